@@ -181,6 +181,10 @@ static bool multiply(char transa, char transb, double complex alpha, const array
                     "be the rows of the second", m, k, of_k, n);
     if (c->data && (c->rows != m || c->columns != n))
         return fail("gemm: the product is %d x %d, and c is %d x %d", m, n, c->rows, c->columns);
+    if (!is_complex(a->type) && (cimag(alpha) != 0 || cimag(beta) != 0))
+        return fail("gemm: the arrays are real, and alpha is %g%+gi and beta is %g%+gi: give real "
+                    "factors, or complex arrays", creal(alpha), cimag(alpha), creal(beta),
+                    cimag(beta));
     if (!c->data && !make(c, a->type, m, n))
         return false;
     if (m == 0 || n == 0)
@@ -368,8 +372,9 @@ static bool singular(const array *a, array *u, array *w, array *vt, int *info)
     return done;
 }
 
-/* Transforms in the last `rank` dimensions, as often as the array has elements for. */
-static bool transform(int rank, const int *dims, int sign, const array *x, array *y)
+/* Transforms in the last `rank` dimensions, as often as the array has elements for. If `rows` is
+   not -1, there must be so many of them. */
+static bool transform(int rank, const int *dims, int sign, const array *x, int rows, array *y)
 {
     long all = (long)x->rows * x->columns, one = 1;
     int plan = 0, sizes[3];
@@ -386,6 +391,9 @@ static bool transform(int rank, const int *dims, int sign, const array *x, array
     }
     if (all % one || all / one > INT_MAX)
         return fail("fft: the array has %ld elements, which is no multiple of %ld", all, one);
+    if (rows != -1 && all / one != rows)
+        return fail("fft: total is %d, and the product of dims is %ld: both must be the elements "
+                    "of one transform", x->columns, one);
     if (!make(y, x->type, x->rows, x->columns) || all == 0)
         return y->data != NULL;
     bool is_long = is_double(x->type);
@@ -478,7 +486,7 @@ void farcall_cuda_fft(char type, int rank, const int *dims, int howmany, long to
     if (total > INT_MAX)
         fail("fft: one transform has %ld elements, and at most 2^31 - 1 are possible", total);
     else if (start() && put(&on[0], type, howmany, total, x) &&
-             transform(rank, dims, sign, &on[0], &on[1]))
+             transform(rank, dims, sign, &on[0], howmany, &on[1]))
         get(&on[1], y);
     drop(&on[0]);
     drop(&on[1]);
@@ -567,9 +575,17 @@ long farcall_cuda_device_gemm(char transa, char transb, double complex alpha, lo
     array *on_a = find(a), *on_b = on_a ? find(b) : NULL, *on_c = on_b && c ? find(c) : NULL;
     if (!on_b || (c && !on_c))
         return 0;
-    if (on_c)
-        return multiply(transa, transb, alpha, on_a, on_b, beta, on_c) ? c : 0;
     array made = {0};
+    if (on_c) {
+        /* A product in the memory of a factor is undefined: such a factor is copied. */
+        bool is_factor = on_c == on_a || on_c == on_b;
+        bool done = !is_factor || copy(&made, on_c);
+        on_a = on_a == on_c ? &made : on_a;
+        on_b = on_b == on_c ? &made : on_b;
+        done = done && multiply(transa, transb, alpha, on_a, on_b, beta, on_c);
+        drop(&made);
+        return done ? c : 0;
+    }
     long id = 0;
     bool done = multiply(transa, transb, alpha, on_a, on_b, 0, &made);
     keep_all(done, 1, &made, (long *[]){&id});
@@ -616,6 +632,6 @@ long farcall_cuda_device_fft(int rank, const int *dims, int sign, long x)
 {
     array *on = find(x), made = {0};
     long id = 0;
-    keep_all(on && transform(rank, dims, sign, on, &made), 1, &made, (long *[]){&id});
+    keep_all(on && transform(rank, dims, sign, on, -1, &made), 1, &made, (long *[]){&id});
     return id;
 }

@@ -134,6 +134,9 @@ def test_arrays_stay_on_the_device(server, p):
         out = device.put(a)
         assert device.gemm(on_a, on_a, beta=-1, out=out) is out
         check(np.asarray(out), a @ a - a, p)
+        before = out.get()
+        device.gemm(on_a, out, out=out)
+        check(out.get(), a @ before, p)
         expected = np.linalg.solve(a, b.T).T
         check(device.solve(on_a, on_b).get(), expected, p)
         check(device.solve(on_a, on_b, positive=True).get(), expected, p)
@@ -171,6 +174,8 @@ def test_errors_say_what_to_do(server):
             a @ device.put(np.zeros((3, 2), np.complex64))
         with pytest.raises(farcall.Error, match="must be complex"):
             device.fft(a)
+        with pytest.raises(farcall.Error, match=r"arrays are real, and alpha is 0\+1i"):
+            device.gemm(a, a, alpha=1j, transb="T")
         device._unused.append(a._number)
         with pytest.raises(farcall.Error, match=r"no array .* was dropped"):
             a.get()
@@ -178,5 +183,8 @@ def test_errors_say_what_to_do(server):
         with pytest.raises(farcall.Error, match=r"full: 2880000\.0 MB are needed, .* are free"):
             device.gemm(vector, vector, transa="T")
         check(b.get(), np.zeros((4, 5)), "d")
+        dims = np.array([4], np.int32)
+        with pytest.raises(farcall.Error, match="total is 6, and the product of dims is 4"):
+            server.call("cuda/zfft", 1, dims, 2, 6, -1, np.zeros((2, 6), complex))
         with pytest.raises(TypeError, match="int64; convert it to float32"):
             device.put(np.arange(3))

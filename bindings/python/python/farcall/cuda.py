@@ -138,7 +138,8 @@ class Device:
     def svd(self, a: Array) -> tuple[Array, Array, Array]:
         """U, S and Vh with the first min(m, n) vectors."""
         made = self._call("gesvd", self._of(a))
-        (m, n), least = a.shape, min(a.shape)
+        m, n = _matrix(a.shape)
+        least = min(m, n)
         u = Array(self, made.u, (m, least), a._letter)
         s = Array(self, made.s, (least,), _REAL[a._letter])
         vt = Array(self, made.vt, (least, n), a._letter)
@@ -172,7 +173,8 @@ class Device:
         return array._number
 
     def _call(self, method: str, *arguments: Any) -> Any:
-        unused, self._unused[:] = self._unused[:], []
+        # More may come meanwhile, from the garbage collector or another thread.
+        unused = [self._unused.pop() for _ in range(len(self._unused))]
         if unused:
             self._object.method("drop")(len(unused), np.array(unused, np.int64))
         return self._object.method(method)(*arguments)
