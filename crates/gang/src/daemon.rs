@@ -6,7 +6,7 @@ mod join;
 mod peers;
 
 use crate::journal::Journal;
-use crate::link::{self, Link};
+use crate::link::{Control, Link};
 use crate::mpi::ForMpi;
 use crate::node::Node;
 use crate::proof::Gate;
@@ -25,7 +25,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd;
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -176,7 +175,7 @@ pub struct Daemon {
     config: Config,
     address: SocketAddr,
     tcp: TcpListener,
-    control: UnixListener,
+    control: Control,
     signals: SignalFd,
     links: BTreeMap<u64, Peer>,
     last_link: u64,
@@ -224,7 +223,7 @@ impl Daemon {
         };
         let tcp = take_address(|| TcpListener::bind(&config.listen[..])).map_err(listen)?;
         tcp.set_nonblocking(true)?;
-        let control = take_address(|| link::listen(&config.control));
+        let control = take_address(|| Control::listen(&config.control));
         let control = control.map_err(|source| StartError::Control {
             control: config.control.clone(),
             source,

@@ -89,7 +89,7 @@ impl Daemon {
             sources.push((Source::Tcp, self.tcp.as_fd(), PollFlags::IN));
         }
         if hears {
-            sources.push((Source::Control, self.control.as_fd(), PollFlags::IN));
+            sources.push((Source::Control, self.control.listener.as_fd(), PollFlags::IN));
         }
         for (id, peer) in &self.links {
             let mut flags = PollFlags::IN;
@@ -193,7 +193,7 @@ impl Daemon {
 
     fn accept_fronts(&mut self) {
         for _ in 0..ACCEPTED {
-            match self.control.accept() {
+            match self.control.listener.accept() {
                 Ok((stream, _)) => {
                     if let Ok((user, group)) = link::peer(&stream)
                         && let Ok(link) = Link::unix(stream)
@@ -559,9 +559,6 @@ impl Daemon {
         self.node.sweep();
         if let Some(journal) = &self.journal {
             journal.end();
-        }
-        if !self.config.control.starts_with('@') {
-            let _ = std::fs::remove_file(&self.config.control);
         }
     }
 }
