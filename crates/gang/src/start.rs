@@ -81,13 +81,22 @@ impl Gate {
         self.is_closed.store(true, Ordering::Relaxed);
     }
 
-    /// Why a process of this gang job could not start its program, if it said so.
-    pub(crate) fn failure(&self) -> Option<io::Error> {
+    /// Why a process of this gang job could not start its program, if it said so, in words.
+    pub(crate) fn failure(&self, spec: &JobSpec) -> Option<String> {
         let mut code = [0; 4];
-        match rustix::io::read(&self.failures.0, &mut code) {
-            Ok(4) => Some(io::Error::from_raw_os_error(i32::from_ne_bytes(code))),
-            _ => None,
-        }
+        let Ok(4) = rustix::io::read(&self.failures.0, &mut code) else {
+            return None;
+        };
+        let code = i32::from_ne_bytes(code);
+        let error = io::Error::from_raw_os_error(code.abs());
+        Some(match code < 0 {
+            true => format!(
+                "cannot start in the folder {}: {error}; the folder of `farcall gang run` must be \
+                 there on each node, and its user must be allowed to enter it",
+                spec.folder
+            ),
+            false => format!("cannot start `{}`: {error}", spec.command[0]),
+        })
     }
 }
 
@@ -434,9 +443,9 @@ macro_rules! must {
 }
 
 impl Child<'_> {
-    /// Becomes the program. Returns the number of the error if that fails. The C library's calls
-    /// that change the user would wait for threads that this process does not have, so the calls of
-    /// the kernel are used.
+    /// Becomes the program. Returns the number of the error if that fails, which is negative if the
+    /// process cannot enter its folder. The C library's calls that change the user would wait for
+    /// threads that this process does not have, so the calls of the kernel are used.
     fn run(&mut self) -> i32 {
         // SAFETY: all zeros is an empty set of signals.
         let none: libc::sigset_t = unsafe { std::mem::zeroed() };
@@ -475,7 +484,10 @@ impl Child<'_> {
             let user = user.user;
             must!(libc::syscall(libc::SYS_setresuid, user, user, user));
         }
-        must!(libc::chdir(self.folder.as_ptr()));
+        // SAFETY: a plain system call on a value that lives longer.
+        if unsafe { libc::chdir(self.folder.as_ptr()) } < 0 {
+            return -last_error();
+        }
         // A change of the user resets this setting.
         must!(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL));
         // SAFETY: a plain system call.
