@@ -90,6 +90,44 @@ fn without_a_secret_only_the_same_user_can_join() {
     assert!(text(&output.stderr).contains("others can read or change this file"));
 }
 
+/// A daemon with the rights that its unit for systemd leaves it starts the programs of users.
+#[test]
+fn the_rights_of_the_unit_suffice_for_the_jobs_of_users() {
+    if !is_root() {
+        return;
+    }
+    let unit = include_str!("../../../docs/farcall-gang.service");
+    let mut lines = unit.lines();
+    let rights = lines.find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+    let rights = rights.expect("a line of the unit").to_lowercase();
+    let rights = rights.replace("cap_", "+").replace(' ', ",");
+    let bound = format!("--bounding-set=-all,{rights}");
+    let node = Node::start_by(&["setpriv", "--no-new-privs", &bound], &["--slots", "2"]);
+    let own = [
+        "run",
+        "--quiet",
+        "--user",
+        "65534:65534",
+        "-n",
+        "1",
+        "--",
+        "sh",
+        "-c",
+        "id -u > /dev/stdout",
+    ];
+    let output = node.gang(&own).current_dir("/").output().expect("it runs");
+    assert_eq!(text(&output.stdout), "65534\n", "{}", text(&output.stderr));
+    // The error names the folder, if that is the cause.
+    let folder = tempfile::tempdir().expect("a folder");
+    let private = std::fs::Permissions::from_mode(0o700);
+    std::fs::set_permissions(folder.path(), private).expect("own folder");
+    let mut command = node.gang(&own);
+    let output = command.current_dir(folder.path()).output().expect("runs");
+    let told = text(&output.stderr);
+    let wanted = format!("cannot start in the folder {}", folder.path().display());
+    assert!(told.contains(&wanted), "{told}");
+}
+
 /// A node whose daemon runs as another user gets no secrets of the environment.
 #[test]
 fn the_environment_does_not_go_to_other_users() {
