@@ -3,7 +3,7 @@
 //! frozen control group, or waits at a gate. Between its birth and its program it makes only system
 //! calls on memory that was prepared before.
 
-use crate::own_memory::OwnMemory;
+use crate::own_memory::{Namespaces, OwnMemory};
 use crate::process::{self, Process};
 use farcall_gang_proto::{JobId, JobSpec};
 use nix::sched::CpuSet;
@@ -315,7 +315,7 @@ impl Template {
             stdio: [null.as_raw_fd(), out.1.as_raw_fd(), err.1.as_raw_fd()],
             keep,
             entry,
-            namespaces: own_memory.map_or(&[], |memory| memory.namespaces()),
+            namespaces: own_memory.and_then(|memory| memory.namespaces()),
             processors: (!birth.processors.is_empty()).then_some(processors),
             descriptors: descriptors(),
             user: self.user.as_ref(),
@@ -414,7 +414,7 @@ struct Child<'a> {
     keep: Vec<RawFd>,
     /// The counter of the gate, if the process must wait there.
     entry: Option<RawFd>,
-    namespaces: &'a [OwnedFd],
+    namespaces: Option<&'a Namespaces>,
     processors: Option<CpuSet>,
     descriptors: Option<libc::rlimit>,
     user: Option<&'a User>,
@@ -470,8 +470,12 @@ impl Child<'_> {
             // SAFETY: a plain system call on a value that lives longer.
             unsafe { libc::sched_setaffinity(0, size, std::ptr::from_ref(processors).cast()) };
         }
-        for namespace in self.namespaces {
-            must!(libc::setns(namespace.as_raw_fd(), 0));
+        if let Some(Namespaces { all, root }) = self.namespaces {
+            for namespace in all {
+                must!(libc::setns(namespace.as_raw_fd(), 0));
+            }
+            must!(libc::fchdir(root.as_raw_fd()));
+            must!(libc::chroot(c".".as_ptr()));
         }
         if let Some(limit) = &self.descriptors {
             must!(libc::setrlimit(libc::RLIMIT_NOFILE, limit));

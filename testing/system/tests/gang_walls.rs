@@ -128,6 +128,26 @@ fn the_rights_of_the_unit_suffice_for_the_jobs_of_users() {
     assert!(told.contains(&wanted), "{told}");
 }
 
+/// The shared memory of its own does not lead a job out of the root folder of its daemon.
+#[test]
+fn the_jobs_of_a_daemon_with_another_root_folder_stay_there() {
+    if !is_root() {
+        return;
+    }
+    let script = r#"
+        mount --rbind / "$0" && mount -t tmpfs inside "$0/mnt" && echo here > "$0/mnt/inside" &&
+        exec chroot "$0" "$@""#;
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = folder.path().to_str().expect("plain");
+    let words = ["unshare", "--mount", "sh", "-c", script, place];
+    let node = Node::start_by(&words, &["--slots", "2"]);
+    for more in [&[][..], &["--mpi", "none"]] {
+        let job = ["-n", "1", "--", "cat", "/mnt/inside"];
+        let output = node.run(&[more, &job].concat());
+        assert_eq!(text(&output.stdout), "here\n", "{}", text(&output.stderr));
+    }
+}
+
 /// A node whose daemon runs as another user gets no secrets of the environment.
 #[test]
 fn the_environment_does_not_go_to_other_users() {
