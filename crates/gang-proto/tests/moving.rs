@@ -96,7 +96,8 @@ fn fill(root: &mut Root, rank: u16) {
 fn what_a_node_still_got_before_another_was_lost_does_not_count() {
     let mut root = taken();
     let to = ["b", "c"].map(str::to_string);
-    root.handle_replace(JOB, MOVES, &to).expect("they are there");
+    root.handle_replace(JOB, MOVES, &to)
+        .expect("they are there");
     let first = JOB + 1;
     fill(&mut root, 0);
     fill(&mut root, 1);

@@ -15,7 +15,7 @@ use crate::trace::{Times, Trace};
 use crate::{Config, Freeze, process, token};
 use farcall_channel::Engine;
 use farcall_child::take_address;
-use farcall_gang_proto::{Action, Heartbeat, Message, Order, Root, Step, Switch};
+use farcall_gang_proto::{Action, Heartbeat, Message, Order, Root, Step, Switch, check_name};
 use farcall_metrics::{Answer, Text};
 use farcall_scram::Exchange;
 use join::Joiner;
@@ -107,6 +107,9 @@ pub enum StartError {
          daemons, so that no other can join"
     )]
     NoToken(SocketAddr),
+    /// The node cannot have this name.
+    #[error("--node {0}; choose another name")]
+    Name(String),
     /// The secret of this user's daemons cannot be kept.
     #[error(
         "cannot keep the secret of the daemons in the file gang-token of the state folder: \
@@ -209,6 +212,7 @@ impl Daemon {
     /// Listens, joins the parent daemon, and enters the real-time class if permitted. A daemon
     /// needs a process of its own, because it waits for all children and for signals.
     pub fn bind(mut config: Config) -> Result<Daemon, StartError> {
+        check_name(&config.node).map_err(StartError::Name)?;
         let mut others = config.listen.iter().filter(|at| !at.ip().is_loopback());
         if let Some(address) = others.next().filter(|_| config.token.is_empty()) {
             return Err(StartError::NoToken(*address));

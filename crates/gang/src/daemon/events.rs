@@ -6,7 +6,7 @@ use super::peers::Loss;
 use super::{Daemon, Party};
 use crate::link::{self, Link};
 use crate::process;
-use farcall_gang_proto::{JobId, Message, Root, Step, VERSION};
+use farcall_gang_proto::{JobId, Message, Root, Step, VERSION, check_name};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
 use std::os::fd::AsFd;
@@ -89,7 +89,11 @@ impl Daemon {
             sources.push((Source::Tcp, self.tcp.as_fd(), PollFlags::IN));
         }
         if hears {
-            sources.push((Source::Control, self.control.listener.as_fd(), PollFlags::IN));
+            sources.push((
+                Source::Control,
+                self.control.listener.as_fd(),
+                PollFlags::IN,
+            ));
         }
         for (id, peer) in &self.links {
             let mut flags = PollFlags::IN;
@@ -487,7 +491,7 @@ impl Daemon {
             Message::Join(name, processors, engine, token, introduction) => {
                 let version = introduction.map(|known| known.version);
                 let user = introduction.map_or(u32::MAX, |known| known.user);
-                if let Some(text) = self.refusal(version) {
+                if let Some(text) = self.refusal(version, &name) {
                     return self.send(id, &Message::Refused(text));
                 }
                 let taken = |root: &Root| {
@@ -513,14 +517,17 @@ impl Daemon {
         }
     }
 
-    /// Why a daemon of this version cannot join now.
-    fn refusal(&self, version: Option<u16>) -> Option<String> {
+    /// Why a daemon of this version, with this name cannot join now.
+    fn refusal(&self, version: Option<u16>, name: &str) -> Option<String> {
         if version != Some(VERSION) {
             return Some(format!(
                 "the daemon is of version {} of the protocol, and this one of {VERSION}: update \
                  them, so that all have the same",
                 version.unwrap_or(1)
             ));
+        }
+        if let Err(text) = check_name(name) {
+            return Some(text);
         }
         let waits = self.root.is_none() && self.node.number == u16::MAX;
         waits.then(|| "this daemon has not joined its own parent yet: try again".to_string())
