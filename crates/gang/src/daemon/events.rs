@@ -2,6 +2,7 @@
 //! decides about gang jobs, and `node` has the processes. A peer that has not proved that it knows
 //! the secret can do nothing else. When the loop ends, all processes of the daemon are ended.
 
+use super::join::check_addresses;
 use super::peers::Loss;
 use super::{Daemon, Party};
 use crate::link::{self, Link};
@@ -491,7 +492,7 @@ impl Daemon {
             Message::Join(name, processors, engine, token, introduction) => {
                 let version = introduction.map(|known| known.version);
                 let user = introduction.map_or(u32::MAX, |known| known.user);
-                if let Some(text) = self.refusal(version, &name) {
+                if let Some(text) = self.refusal(version, &name, &engine) {
                     return self.send(id, &Message::Refused(text));
                 }
                 let taken = |root: &Root| {
@@ -517,8 +518,8 @@ impl Daemon {
         }
     }
 
-    /// Why a daemon of this version, with this name cannot join now.
-    fn refusal(&self, version: Option<u16>, name: &str) -> Option<String> {
+    /// Why a daemon of this version, with this name and this address for messages, cannot join now.
+    fn refusal(&self, version: Option<u16>, name: &str, engine: &str) -> Option<String> {
         if version != Some(VERSION) {
             return Some(format!(
                 "the daemon is of version {} of the protocol, and this one of {VERSION}: update \
@@ -526,7 +527,8 @@ impl Daemon {
                 version.unwrap_or(1)
             ));
         }
-        if let Err(text) = check_name(name) {
+        let cannot = check_name(name).and_then(|()| check_addresses(self.address.ip(), engine));
+        if let Err(text) = cannot {
             return Some(text);
         }
         let waits = self.root.is_none() && self.node.number == u16::MAX;
