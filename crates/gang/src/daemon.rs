@@ -204,6 +204,8 @@ pub struct Daemon {
     /// The signs of life of other daemons, and of peers that have yet to prove themselves.
     heartbeat: Heartbeat,
     is_ending: bool,
+    /// Why it ends, if nobody has stopped it.
+    failure: Option<String>,
     processors: Vec<u16>,
     gate: Gate,
 }
@@ -268,6 +270,7 @@ impl Daemon {
             deaf: Instant::now(),
             heartbeat: Heartbeat::new(nanos(config.silence), monotonic()),
             is_ending: false,
+            failure: None,
             processors: processors(config.slots),
             gate: Gate::new(&config.token)?,
             config,

@@ -239,6 +239,11 @@ impl Node {
         std::fs::read_dir(folder).map_or(0, Iterator::count)
     }
 
+    /// How it ends by itself; none if it does not end in time.
+    pub fn ends(&mut self) -> Option<std::process::ExitStatus> {
+        self.daemon.wait(BOUND).expect("a child")
+    }
+
     /// Stops it as an operator does.
     pub fn stop(&mut self) {
         let status = self.daemon.stop(BOUND).expect("a child");

@@ -48,6 +48,9 @@ enum Source {
 
 impl Daemon {
     /// Runs until SIGTERM or SIGINT. All processes are ended.
+    ///
+    /// # Errors
+    /// The parent daemon does not let this one join, or a system call failed.
     pub fn run(mut self) -> io::Result<()> {
         let result = loop {
             if self.is_ending {
@@ -73,7 +76,10 @@ impl Daemon {
             self.settle();
         };
         self.end();
-        result
+        match self.failure {
+            Some(text) => Err(io::Error::other(text)),
+            None => result,
+        }
     }
 
     fn wait(&self, timeout: Duration) -> io::Result<Vec<Source>> {
@@ -445,12 +451,9 @@ impl Daemon {
 
     fn welcome(&mut self, name: String, number: u16, version: Option<u16>) {
         if version != Some(VERSION) {
-            tracing::error!(
-                "the root daemon is of another version: update it, or this one, so that all have \
-                 the same"
-            );
-            self.is_ending = true;
-            return;
+            let text = "the root daemon is of another version: update it, or this one, so that \
+                        all have the same";
+            return self.fail(text.to_string());
         }
         if name == self.config.node && self.node.number == u16::MAX {
             if number == TAKEN {
@@ -473,7 +476,12 @@ impl Daemon {
         if self.joiner.is_lost {
             return self.lose_parent(&format!("the parent daemon refused: {text}"));
         }
-        tracing::error!("the parent daemon refused: {text}");
+        self.fail(format!("the parent daemon refused: {text}"));
+    }
+
+    /// Ends this daemon, which cannot go on.
+    fn fail(&mut self, text: String) {
+        self.failure = Some(text);
         self.is_ending = true;
     }
 
