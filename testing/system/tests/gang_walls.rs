@@ -90,6 +90,28 @@ fn without_a_secret_only_the_same_user_can_join() {
     assert!(text(&output.stderr).contains("others can read or change this file"));
 }
 
+/// The commands of a user give no job, and so no environment, to the daemon of another one.
+#[test]
+fn a_job_does_not_go_to_the_daemon_of_another_user() {
+    if !is_root() {
+        return;
+    }
+    let daemon = Node::start_as(NOBODY, &["--slots", "2"], &[]);
+    for user in [0, 1234] {
+        let gang = |words: &[&str]| {
+            let mut command = farcall_as(user);
+            command.arg("gang").arg(words[0]);
+            command.args(["--control", daemon.control()]);
+            command.args(&words[1..]).output().expect("it runs")
+        };
+        let told = text(&gang(&["run", "-n", "1", "true"]).stderr);
+        assert!(told.contains("runs as user 65534"), "{told}");
+        let told = text(&gang(&["checkpoint", "1", "/tmp/never"]).stderr);
+        assert!(told.contains("runs as user 65534"), "{told}");
+        assert!(gang(&["ps"]).status.success());
+    }
+}
+
 /// A daemon with the rights that its unit for systemd leaves it starts the programs of users.
 #[test]
 fn the_rights_of_the_unit_suffice_for_the_jobs_of_users() {

@@ -44,6 +44,7 @@ impl Client {
         path: &Path,
         progress: Progress<'_>,
     ) -> Result<Taken, ClientError> {
+        self.check_daemon()?;
         let mut writer = Writer::create(path)?;
         let taken = self.take(job, (within, false), &mut writer, progress)?;
         writer.finish()?;
