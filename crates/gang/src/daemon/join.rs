@@ -209,7 +209,7 @@ impl Daemon {
 }
 
 /// Checks that each of two daemons can send the messages of gang jobs to the other. They go to the
-/// address of `--listen`. `own` is that of the daemon above, and `engine` has that of the one below.
+/// address of `--listen`: `own` is that of the daemon above, and `engine` has that of the other.
 pub(super) fn check_addresses(own: IpAddr, engine: &str) -> Result<(), String> {
     let Ok(other) = engine.parse::<SocketAddr>() else {
         return Err(format!("`{engine}` is no address for messages"));
