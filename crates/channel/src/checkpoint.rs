@@ -6,7 +6,7 @@
 use crate::error::Corrupt;
 use crate::layout::REMOTE;
 use crate::ring::{indices, set_indices};
-use crate::segment::Segment;
+use crate::segment::{Segment, Standing};
 use farcall_channel_proto::PairContext;
 use farcall_channel_proto::saved::{Queue, Saved, SavedError, count, fitting};
 use farcall_gang_proto::Place;
@@ -72,7 +72,7 @@ impl Segment {
             let standing = &self.element(0, place).standing;
             Place {
                 rank: *rank,
-                phase: Phase::of(standing.phase.load(Ordering::Acquire)),
+                phase: phase(standing),
                 steps: standing.steps.load(Ordering::Relaxed),
             }
         };
@@ -315,6 +315,17 @@ impl Segment {
     }
 }
 
+/// The phase of a process. One that was told to go on after it had saved its state says so only
+/// when it runs again: until then its old state must not count for the next checkpoint.
+fn phase(standing: &Standing) -> Phase {
+    let phase = Phase::of(standing.phase.load(Ordering::Acquire));
+    let told = Command::decode(standing.command.load(Ordering::Relaxed));
+    match phase {
+        Phase::Saved | Phase::Failed if told != Some(Command::Save) => Phase::InStep,
+        phase => phase,
+    }
+}
+
 /// A number of the context of a pair between nodes; 0 within a node.
 fn number_of(
     pairs: &[(u8, u16, u16, PairContext)],
@@ -350,4 +361,44 @@ pub(crate) fn write_all(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Shape;
+
+    /// As for two checkpoints between which the gang job has no slice.
+    #[test]
+    fn a_state_that_was_saved_before_does_not_count_again() {
+        let segment = Segment::create(Shape {
+            job: 1,
+            size: 1,
+            locals: vec![0],
+            channels: 1,
+            partitions: vec![0],
+            send: Shape::SEND,
+            receive: Shape::RECEIVE,
+            spin: false,
+            is_restored: false,
+        });
+        let segment = segment.expect("memory");
+        let says = |phase: Phase| {
+            let standing = &segment.element(0, 0).standing;
+            standing.phase.store(phase as u32, Ordering::Release);
+        };
+        let phase = || segment.places()[0].phase;
+        for said in [Phase::Saved, Phase::Failed] {
+            segment.ask_to_rest(true);
+            segment.command(0, Command::Save);
+            says(said);
+            assert_eq!(phase(), said);
+            segment.ask_to_rest(false);
+            assert_eq!(phase(), Phase::InStep);
+            segment.ask_to_rest(true);
+            assert_eq!(phase(), Phase::InStep);
+        }
+        says(Phase::Resting);
+        assert_eq!(phase(), Phase::Resting);
+    }
 }

@@ -37,7 +37,7 @@ pub use message::{
 };
 pub use pmi::{PMIX, Pairs, Pmi, PmiAction, PmiError};
 pub use queue::{Admission, NoAdmission, Partition, QueueTree};
-pub use root::{Counts, Order, Root, Settings};
+pub use root::{Counts, Order, Root, Settings, check_name};
 pub use state::{Blocked, Global, Process, Waits, judge};
 pub use suspicion::{Poller, Pollers, suspect};
 pub use switch::{Action, Behind, Form, Round, Step, Switch, Turn};

@@ -40,6 +40,7 @@ use checkpoint::Checkpoint;
 use interactive::Account;
 use judgement::Inspection;
 use looks::Looks;
+pub use nodes::check_name;
 pub use rows::Counts;
 use slices::Turns;
 

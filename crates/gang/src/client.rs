@@ -44,6 +44,13 @@ pub enum ClientError {
         /// The system's error.
         source: io::Error,
     },
+    /// The daemon runs as another user, who is not root.
+    #[error(
+        "the daemon at this control socket runs as user {0}, who would see the environment of the \
+         job, and could choose what a checkpoint runs: name a daemon of root, or one of your own, \
+         with --control"
+    )]
+    Stranger(u32),
     /// The daemon refused the request.
     #[error("{0}")]
     Refused(String),
@@ -74,6 +81,9 @@ pub struct Client {
     link: Link,
     /// Messages that have arrived and were not handled.
     arrived: VecDeque<Message>,
+    /// The user of the daemon, if it is neither root nor the user of this process. Everybody can
+    /// listen at an abstract name.
+    stranger: Option<u32>,
 }
 
 impl Client {
@@ -83,10 +93,20 @@ impl Client {
             control: control.to_string(),
             source,
         })?;
+        let (user, _) = link::peer(&stream)?;
+        let own = rustix::process::geteuid().as_raw();
+        let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
         Ok(Client {
             link: Link::unix(stream)?,
             arrived: VecDeque::new(),
+            stranger: Some(user).filter(|user| is_stranger(*user, own, &map)),
         })
+    }
+
+    /// Checks that the daemon may have what a gang job consists of.
+    fn check_daemon(&self) -> Result<(), ClientError> {
+        self.stranger
+            .map_or(Ok(()), |user| Err(ClientError::Stranger(user)))
     }
 
     /// Connects to a daemon by TCP and authenticates with the secret of the daemons; if it is
@@ -108,6 +128,7 @@ impl Client {
         Ok(Client {
             link,
             arrived: VecDeque::new(),
+            stranger: None,
         })
     }
 
@@ -211,6 +232,7 @@ impl Client {
         work: Option<OwnedFd>,
         mut started: impl FnMut(JobId, Option<u16>),
     ) -> Result<Ended, ClientError> {
+        self.check_daemon()?;
         spec.check_length().map_err(ClientError::Refused)?;
         let signals = catch_terminal()?;
         self.link.send(&Message::Run(spec));
@@ -335,6 +357,14 @@ fn put(stream: u8, bytes: &[u8]) -> io::Result<()> {
     out.flush()
 }
 
+/// Whether this user is neither root nor `own`. In a container, a user outside of it may have no
+/// number, and the kernel shows another one. `map` is `uid_map` of /proc.
+fn is_stranger(user: u32, own: u32, map: &str) -> bool {
+    const NO_NUMBER: u32 = 65_534;
+    let is_container = !map.split_whitespace().eq(["0", "0", "4294967295"]);
+    ![0, own].contains(&user) && !(is_container && user == NO_NUMBER)
+}
+
 fn unexpected(message: &Message) -> ClientError {
     let text = format!("the daemon sent an unexpected answer: {message:?}");
     ClientError::Lost(io::Error::new(io::ErrorKind::InvalidData, text))
@@ -344,4 +374,23 @@ fn unexpected(message: &Message) -> ClientError {
 fn catch_terminal() -> io::Result<SignalFd> {
     use Signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
     crate::process::catch(&[SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGTSTP, SIGUSR1, SIGUSR2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_root_and_the_own_user_are_no_strangers() {
+        let (machine, container) = (
+            "         0          0 4294967295\n",
+            "0 1000 1\n1 100000 65536\n",
+        );
+        for map in [machine, container] {
+            assert!(!is_stranger(0, 1000, map) && !is_stranger(1000, 1000, map));
+            assert!(is_stranger(1001, 1000, map) && is_stranger(1001, 0, map));
+        }
+        assert!(is_stranger(65_534, 1000, machine));
+        assert!(!is_stranger(65_534, 1000, container));
+    }
 }

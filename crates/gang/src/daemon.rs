@@ -6,7 +6,7 @@ mod join;
 mod peers;
 
 use crate::journal::Journal;
-use crate::link::{self, Link};
+use crate::link::{Control, Link};
 use crate::mpi::ForMpi;
 use crate::node::Node;
 use crate::proof::Gate;
@@ -15,7 +15,7 @@ use crate::trace::{Times, Trace};
 use crate::{Config, Freeze, process, token};
 use farcall_channel::Engine;
 use farcall_child::take_address;
-use farcall_gang_proto::{Action, Heartbeat, Message, Order, Root, Step, Switch};
+use farcall_gang_proto::{Action, Heartbeat, Message, Order, Root, Step, Switch, check_name};
 use farcall_metrics::{Answer, Text};
 use farcall_scram::Exchange;
 use join::Joiner;
@@ -25,7 +25,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd;
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -108,6 +107,9 @@ pub enum StartError {
          daemons, so that no other can join"
     )]
     NoToken(SocketAddr),
+    /// The node cannot have this name.
+    #[error("--node {0}; choose another name")]
+    Name(String),
     /// The secret of this user's daemons cannot be kept.
     #[error(
         "cannot keep the secret of the daemons in the file gang-token of the state folder: \
@@ -176,7 +178,7 @@ pub struct Daemon {
     config: Config,
     address: SocketAddr,
     tcp: TcpListener,
-    control: UnixListener,
+    control: Control,
     signals: SignalFd,
     links: BTreeMap<u64, Peer>,
     last_link: u64,
@@ -202,6 +204,8 @@ pub struct Daemon {
     /// The signs of life of other daemons, and of peers that have yet to prove themselves.
     heartbeat: Heartbeat,
     is_ending: bool,
+    /// Why it ends, if nobody has stopped it.
+    failure: Option<String>,
     processors: Vec<u16>,
     gate: Gate,
 }
@@ -210,6 +214,7 @@ impl Daemon {
     /// Listens, joins the parent daemon, and enters the real-time class if permitted. A daemon
     /// needs a process of its own, because it waits for all children and for signals.
     pub fn bind(mut config: Config) -> Result<Daemon, StartError> {
+        check_name(&config.node).map_err(StartError::Name)?;
         let mut others = config.listen.iter().filter(|at| !at.ip().is_loopback());
         if let Some(address) = others.next().filter(|_| config.token.is_empty()) {
             return Err(StartError::NoToken(*address));
@@ -224,7 +229,7 @@ impl Daemon {
         };
         let tcp = take_address(|| TcpListener::bind(&config.listen[..])).map_err(listen)?;
         tcp.set_nonblocking(true)?;
-        let control = take_address(|| link::listen(&config.control));
+        let control = take_address(|| Control::listen(&config.control));
         let control = control.map_err(|source| StartError::Control {
             control: config.control.clone(),
             source,
@@ -265,6 +270,7 @@ impl Daemon {
             deaf: Instant::now(),
             heartbeat: Heartbeat::new(nanos(config.silence), monotonic()),
             is_ending: false,
+            failure: None,
             processors: processors(config.slots),
             gate: Gate::new(&config.token)?,
             config,

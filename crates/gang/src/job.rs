@@ -280,7 +280,7 @@ impl LocalJob {
 
     /// The files of the PMIx server, if they are in the shared memory of the machine.
     pub(crate) fn shared_files(&self) -> Option<PathBuf> {
-        let is_shared = |memory: &Arc<OwnMemory>| memory.namespaces().is_empty();
+        let is_shared = |memory: &Arc<OwnMemory>| memory.namespaces().is_none();
         let is_shared = self.own_memory.as_ref().is_some_and(is_shared);
         is_shared.then(|| self.files_of_server())
     }

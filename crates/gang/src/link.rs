@@ -4,12 +4,14 @@
 
 use farcall_gang_proto::Message;
 use nix::sys::socket::{getsockopt, sockopt};
+use std::fs;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 
 /// Bytes that can wait to be sent before the daemon stops reading output of processes.
 const FULL: usize = 1 << 20;
@@ -125,27 +127,62 @@ pub(crate) fn connect(control: &str) -> io::Result<UnixStream> {
     }
 }
 
-/// Listens on a control socket. The path that a dead daemon left behind is reused.
-pub(crate) fn listen(control: &str) -> io::Result<UnixListener> {
-    let listener = match control.strip_prefix('@') {
-        Some(name) => UnixListener::bind_addr(&UnixAddr::from_abstract_name(name)?)?,
-        None => match UnixListener::bind(control) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_dead(control) => {
-                std::fs::remove_file(control)?;
-                UnixListener::bind(control)?
-            }
-            bound => bound?,
-        },
-    };
-    if !control.starts_with('@') {
-        // Users other than that of the daemon connect too; the daemon knows who asks.
-        std::fs::set_permissions(control, std::fs::Permissions::from_mode(0o666))?;
-    }
-    listener.set_nonblocking(true)?;
-    Ok(listener)
+/// A control socket, at which a daemon listens. Its path is removed when this is dropped, unless
+/// something else has taken the path.
+pub(crate) struct Control {
+    pub(crate) listener: UnixListener,
+    /// The path and its inode; none for an abstract name.
+    path: Option<(PathBuf, u64)>,
 }
 
-fn is_dead(path: &str) -> bool {
+impl Control {
+    /// Listens on a control socket. The path that a dead daemon left behind is reused.
+    pub(crate) fn listen(control: &str) -> io::Result<Control> {
+        let (listener, path) = match control.strip_prefix('@') {
+            Some(name) => {
+                let name = UnixAddr::from_abstract_name(name)?;
+                (UnixListener::bind_addr(&name)?, None)
+            }
+            None => {
+                let (listener, inode) = listen_at(Path::new(control))?;
+                (listener, Some((PathBuf::from(control), inode)))
+            }
+        };
+        listener.set_nonblocking(true)?;
+        Ok(Control { listener, path })
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        if let Some((path, inode)) = &self.path
+            && fs::symlink_metadata(path).is_ok_and(|found| found.ino() == *inode)
+        {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Listens at a path. Returns its inode, too.
+fn listen_at(path: &Path) -> io::Result<(UnixListener, u64)> {
+    let found = fs::symlink_metadata(path);
+    if found.is_ok_and(|found| !found.file_type().is_socket()) {
+        let what = "another file has this name, which is no socket: choose another path";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+    }
+    let listener = match UnixListener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_dead(path) => {
+            fs::remove_file(path)?;
+            UnixListener::bind(path)?
+        }
+        bound => bound?,
+    };
+    // Users other than that of the daemon connect too; the daemon knows who asks.
+    fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
+    Ok((listener, fs::symlink_metadata(path)?.ino()))
+}
+
+fn is_dead(path: &Path) -> bool {
     let refused = io::ErrorKind::ConnectionRefused;
     UnixStream::connect(path).is_err_and(|error| error.kind() == refused)
 }
@@ -155,4 +192,32 @@ fn is_dead(path: &str) -> bool {
 pub(crate) fn peer(stream: &UnixStream) -> io::Result<(u32, u32)> {
     let credentials = getsockopt(stream, sockopt::PeerCredentials)?;
     Ok((credentials.uid(), credentials.gid()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_of_a_dead_daemon_is_replaced_and_no_other_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("gang.sock");
+        let control = path.to_str().expect("plain");
+        fs::write(&path, "letters").expect("room");
+        let refused = Control::listen(control).err().expect("it is no socket");
+        assert!(refused.to_string().contains("no socket"), "{refused}");
+        assert_eq!(fs::read(&path).expect("it is there"), b"letters");
+        fs::remove_file(&path).expect("it is there");
+        // A daemon that is killed leaves its socket.
+        drop(UnixListener::bind(&path).expect("a socket"));
+        let first = Control::listen(control).expect("nobody listens");
+        let used = Control::listen(control).err().expect("the first listens");
+        assert_eq!(used.kind(), io::ErrorKind::AddrInUse);
+        fs::remove_file(&path).expect("it is there");
+        let other = Control::listen(control).expect("the path is free");
+        drop(first);
+        assert!(path.exists(), "it is that of the other");
+        drop(other);
+        assert!(!path.exists());
+    }
 }

@@ -480,10 +480,8 @@ impl Node {
                 let place = format!("rank {rank} on node {}", self.name);
                 ended.cause = ended.cause.map(|cause| format!("{place} {cause}"));
                 let failure = Some(()).filter(|()| ended.status == NOT_STARTED);
-                let failure = failure.and_then(|()| job.gate.as_ref()?.failure());
-                if let Some(error) = failure {
-                    let program = &job.spec.command[0];
-                    let cause = format!("cannot start `{program}`: {error}");
+                let failure = failure.and_then(|()| job.gate.as_ref()?.failure(&job.spec));
+                if let Some(cause) = failure {
                     job.cause.get_or_insert(cause);
                     failed.push(*id);
                 }

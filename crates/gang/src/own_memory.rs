@@ -16,12 +16,20 @@ pub(crate) const FOLDER: &str = "/dev/shm";
 
 /// The namespaces of a gang job, which are made when its first process starts.
 #[derive(Debug, Default)]
-pub(crate) struct OwnMemory(OnceLock<Option<[OwnedFd; 2]>>);
+pub(crate) struct OwnMemory(OnceLock<Option<Namespaces>>);
+
+/// What a process enters before its program.
+#[derive(Debug)]
+pub(crate) struct Namespaces {
+    /// That of mounts and that of System V.
+    pub(crate) all: [OwnedFd; 2],
+    /// The root folder of the daemon among those mounts. A process that enters them leaves it.
+    pub(crate) root: OwnedFd,
+}
 
 impl OwnMemory {
-    /// The namespaces that a process enters before its program; none if the system does not permit
-    /// any.
-    pub(crate) fn namespaces(&self) -> &[OwnedFd] {
+    /// The namespaces; none if the system does not permit any.
+    pub(crate) fn namespaces(&self) -> Option<&Namespaces> {
         static TOLD: Once = Once::new();
         let made = self.0.get_or_init(|| {
             let made = make();
@@ -34,13 +42,13 @@ impl OwnMemory {
             made.inspect_err(|error| TOLD.call_once(|| tell(error)))
                 .ok()
         });
-        made.as_ref().map_or(&[], |namespaces| namespaces)
+        made.as_ref()
     }
 }
 
 /// Makes the namespaces in a thread, which ends: the daemon stays in its own.
-fn make() -> io::Result<[OwnedFd; 2]> {
-    let made = std::thread::Builder::new().spawn(|| -> io::Result<[OwnedFd; 2]> {
+fn make() -> io::Result<Namespaces> {
+    let made = std::thread::Builder::new().spawn(|| -> io::Result<Namespaces> {
         unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC)?;
         let nothing = None::<&str>;
         // What the machine mounts later is visible, and what is mounted here is not.
@@ -60,7 +68,10 @@ fn make() -> io::Result<[OwnedFd; 2]> {
             Some("mode=1777"),
         )?;
         let open = |name: &str| File::open(format!("/proc/thread-self/ns/{name}"));
-        Ok([open("mnt")?.into(), open("ipc")?.into()])
+        Ok(Namespaces {
+            all: [open("mnt")?.into(), open("ipc")?.into()],
+            root: File::open("/")?.into(),
+        })
     });
     made?
         .join()

@@ -3,7 +3,7 @@
 //! frozen control group, or waits at a gate. Between its birth and its program it makes only system
 //! calls on memory that was prepared before.
 
-use crate::own_memory::OwnMemory;
+use crate::own_memory::{Namespaces, OwnMemory};
 use crate::process::{self, Process};
 use farcall_gang_proto::{JobId, JobSpec};
 use nix::sched::CpuSet;
@@ -81,13 +81,22 @@ impl Gate {
         self.is_closed.store(true, Ordering::Relaxed);
     }
 
-    /// Why a process of this gang job could not start its program, if it said so.
-    pub(crate) fn failure(&self) -> Option<io::Error> {
+    /// Why a process of this gang job could not start its program, if it said so, in words.
+    pub(crate) fn failure(&self, spec: &JobSpec) -> Option<String> {
         let mut code = [0; 4];
-        match rustix::io::read(&self.failures.0, &mut code) {
-            Ok(4) => Some(io::Error::from_raw_os_error(i32::from_ne_bytes(code))),
-            _ => None,
-        }
+        let Ok(4) = rustix::io::read(&self.failures.0, &mut code) else {
+            return None;
+        };
+        let code = i32::from_ne_bytes(code);
+        let error = io::Error::from_raw_os_error(code.abs());
+        Some(match code < 0 {
+            true => format!(
+                "cannot start in the folder {}: {error}; the folder of `farcall gang run` must be \
+                 there on each node, and its user must be allowed to enter it",
+                spec.folder
+            ),
+            false => format!("cannot start `{}`: {error}", spec.command[0]),
+        })
     }
 }
 
@@ -270,10 +279,10 @@ impl Template {
         let err = pipe_with(PipeFlags::CLOEXEC)?;
         for (read, write) in [&out, &err] {
             rustix::io::ioctl_fionbio(read, true)?;
-            if let Some(user) = &self.user {
-                // Otherwise the process could not open /dev/stdout.
-                let owner = Some(rustix::fs::Uid::from_raw(user.user));
-                rustix::fs::fchown(write, owner, None)?;
+            if self.user.is_some() {
+                // Otherwise the process could not open /dev/stdout. Only processes of its user can
+                // reach the pipe, through /proc, and the daemon needs no further right for this.
+                rustix::fs::fchmod(write, rustix::fs::Mode::from_raw_mode(0o666))?;
             }
         }
         let mut processors = CpuSet::new();
@@ -306,7 +315,7 @@ impl Template {
             stdio: [null.as_raw_fd(), out.1.as_raw_fd(), err.1.as_raw_fd()],
             keep,
             entry,
-            namespaces: own_memory.map_or(&[], |memory| memory.namespaces()),
+            namespaces: own_memory.and_then(|memory| memory.namespaces()),
             processors: (!birth.processors.is_empty()).then_some(processors),
             descriptors: descriptors(),
             user: self.user.as_ref(),
@@ -405,7 +414,7 @@ struct Child<'a> {
     keep: Vec<RawFd>,
     /// The counter of the gate, if the process must wait there.
     entry: Option<RawFd>,
-    namespaces: &'a [OwnedFd],
+    namespaces: Option<&'a Namespaces>,
     processors: Option<CpuSet>,
     descriptors: Option<libc::rlimit>,
     user: Option<&'a User>,
@@ -434,9 +443,9 @@ macro_rules! must {
 }
 
 impl Child<'_> {
-    /// Becomes the program. Returns the number of the error if that fails. The C library's calls
-    /// that change the user would wait for threads that this process does not have, so the calls of
-    /// the kernel are used.
+    /// Becomes the program. Returns the number of the error if that fails, which is negative if the
+    /// process cannot enter its folder. The C library's calls that change the user would wait for
+    /// threads that this process does not have, so the calls of the kernel are used.
     fn run(&mut self) -> i32 {
         // SAFETY: all zeros is an empty set of signals.
         let none: libc::sigset_t = unsafe { std::mem::zeroed() };
@@ -461,8 +470,12 @@ impl Child<'_> {
             // SAFETY: a plain system call on a value that lives longer.
             unsafe { libc::sched_setaffinity(0, size, std::ptr::from_ref(processors).cast()) };
         }
-        for namespace in self.namespaces {
-            must!(libc::setns(namespace.as_raw_fd(), 0));
+        if let Some(Namespaces { all, root }) = self.namespaces {
+            for namespace in all {
+                must!(libc::setns(namespace.as_raw_fd(), 0));
+            }
+            must!(libc::fchdir(root.as_raw_fd()));
+            must!(libc::chroot(c".".as_ptr()));
         }
         if let Some(limit) = &self.descriptors {
             must!(libc::setrlimit(libc::RLIMIT_NOFILE, limit));
@@ -475,7 +488,10 @@ impl Child<'_> {
             let user = user.user;
             must!(libc::syscall(libc::SYS_setresuid, user, user, user));
         }
-        must!(libc::chdir(self.folder.as_ptr()));
+        // SAFETY: a plain system call on a value that lives longer.
+        if unsafe { libc::chdir(self.folder.as_ptr()) } < 0 {
+            return -last_error();
+        }
         // A change of the user resets this setting.
         must!(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL));
         // SAFETY: a plain system call.

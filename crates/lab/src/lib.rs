@@ -12,6 +12,7 @@
 mod daemon;
 mod flow;
 mod line;
+mod owner;
 mod quota;
 mod sites;
 pub mod stack;
@@ -20,12 +21,14 @@ mod trunk;
 
 pub use daemon::{Daemon, output_of};
 pub use flow::{Flow, FlowKind};
+pub use owner::{folder_name, remove_folders};
 pub use quota::Quota;
 pub use sites::{LineShape, Sites};
 pub use stack::{Stack, StackShape};
 pub use topology::{TOPOLOGIES, Topology, jain};
 pub use trunk::TrunkProcess;
 
+use owner::Owner;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::io;
@@ -139,7 +142,7 @@ impl Lab {
         sweep()?;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let lab = Lab {
-            prefix: format!("{PREFIX}-{}-{number}", std::process::id()),
+            prefix: Owner::own().name(number),
             links: links.iter().map(|links| links.to_vec()).collect(),
             shape,
         };
@@ -512,26 +515,22 @@ fn link_name(switch: usize) -> String {
 /// # Errors
 /// The namespaces cannot be listed.
 pub fn remove_all() -> Result<(), LabError> {
-    let own = std::process::id().to_string();
-    quota::remove(|pid| pid == own);
-    remove(|pid| pid == own)
+    let own = Owner::own();
+    quota::remove(|owner| owner == own);
+    remove(|owner| owner == own)
 }
 
 /// Removes the labs that dead processes left behind.
 fn sweep() -> Result<(), LabError> {
-    let is_gone = |pid: &str| !std::path::Path::new("/proc").join(pid).exists();
-    quota::remove(is_gone);
-    remove(is_gone)
+    quota::remove(Owner::is_gone);
+    remove(Owner::is_gone)
 }
 
 /// Removes the labs of some processes.
-fn remove(is_one: impl Fn(&str) -> bool) -> Result<(), LabError> {
+fn remove(is_one: impl Fn(Owner) -> bool) -> Result<(), LabError> {
     for line in output(Command::new("ip").args(["netns", "list"]))?.lines() {
         let name = line.split_whitespace().next().unwrap_or_default();
-        let owner = name
-            .strip_prefix(PREFIX)
-            .and_then(|rest| rest.split('-').nth(1));
-        if owner.is_some_and(&is_one) {
+        if Owner::of(name).is_some_and(&is_one) {
             // Another lab may sweep at the same time.
             let _ = run("ip", &["netns", "del", name]);
         }

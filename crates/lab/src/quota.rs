@@ -1,7 +1,8 @@
 //! Limits the processor time of processes on a host, with groups of Linux's `cpu` controller of
 //! either version. A group is removed when it is dropped.
 
-use crate::{LabError, PREFIX};
+use crate::LabError;
+use crate::owner::Owner;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,7 @@ impl Quota {
         let controller = controller()?;
         let (Controller::One(place) | Controller::Two(place)) = &controller;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = place.join(format!("{PREFIX}-{}-{number}", std::process::id()));
+        let folder = place.join(Owner::own().name(number));
         let refused =
             |error: std::io::Error| LabError::NoQuota(format!("{}: {error}", folder.display()));
         fs::create_dir(&folder).map_err(refused)?;
@@ -105,14 +106,13 @@ fn mount(line: &str) -> Option<(PathBuf, &str, &str)> {
 }
 
 /// Removes the groups of some processes. The next lab removes those that cannot be removed now.
-pub(crate) fn remove(is_one: impl Fn(&str) -> bool) {
+pub(crate) fn remove(is_one: impl Fn(Owner) -> bool) {
     let Ok(Controller::One(place) | Controller::Two(place)) = controller() else {
         return;
     };
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
-        let owner = owner.and_then(|rest| rest.split('-').nth(1));
+        let owner = name.to_str().and_then(Owner::of);
         if owner.is_some_and(&is_one) {
             remove_group(&entry.path());
         }

@@ -70,6 +70,24 @@ impl Node {
         }
     }
 
+    /// Starts a daemon by another program, whose last argument is the command of the daemon.
+    pub fn start_by(program: &[&str], options: &[&str]) -> Node {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let control = format!("@farcall-test-{}-{number}", std::process::id());
+        let state = Arc::new(TempDir::new().expect("a folder"));
+        let mut command = Command::new(program[0]);
+        command.args(&program[1..]).arg(farcall_path());
+        command.args(["gang", "daemon", "--log", "error"]);
+        command.args(["--listen", "127.0.0.1:0", "--control", &control]);
+        command.args(options).env("FARCALL_TOKEN", TOKEN);
+        command.env("XDG_STATE_HOME", state.path());
+        Node {
+            daemon: crate::Daemon::start(command).expect("it listens"),
+            control,
+            state,
+        }
+    }
+
     /// Starts another daemon in the place of this one, which has ended or was killed.
     pub fn start_again(&self, options: &[&str], variables: &[(&str, &str)]) -> Node {
         Node::start_at(self.control.clone(), self.state.clone(), options, variables)
@@ -219,6 +237,11 @@ impl Node {
     pub fn descriptors(&self) -> usize {
         let folder = format!("/proc/{}/fd", self.id());
         std::fs::read_dir(folder).map_or(0, Iterator::count)
+    }
+
+    /// How it ends by itself; none if it does not end in time.
+    pub fn ends(&mut self) -> Option<std::process::ExitStatus> {
+        self.daemon.wait(BOUND).expect("a child")
     }
 
     /// Stops it as an operator does.

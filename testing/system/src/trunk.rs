@@ -3,6 +3,7 @@
 
 use crate::{farcall_path, wait_until};
 use farcall_lab::{Flow, FlowKind, Lab, LabError, Shape, TOPOLOGIES, TrunkProcess};
+use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,13 @@ pub fn lab(topology: usize, shape: Option<Shape>) -> Option<Lab> {
         }
         Err(error) => panic!("{error}"),
     }
+}
+
+/// A file with a key, which is removed when this is dropped. No other user can read it.
+pub fn key_file() -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    writeln!(file, "0123456789abcdef0123456789abcdef").expect("room");
+    file
 }
 
 /// Starts a trunk on each host of a lab.

@@ -90,6 +90,86 @@ fn without_a_secret_only_the_same_user_can_join() {
     assert!(text(&output.stderr).contains("others can read or change this file"));
 }
 
+/// The commands of a user give no job, and so no environment, to the daemon of another one.
+#[test]
+fn a_job_does_not_go_to_the_daemon_of_another_user() {
+    if !is_root() {
+        return;
+    }
+    let daemon = Node::start_as(NOBODY, &["--slots", "2"], &[]);
+    for user in [0, 1234] {
+        let gang = |words: &[&str]| {
+            let mut command = farcall_as(user);
+            command.arg("gang").arg(words[0]);
+            command.args(["--control", daemon.control()]);
+            command.args(&words[1..]).output().expect("it runs")
+        };
+        let told = text(&gang(&["run", "-n", "1", "true"]).stderr);
+        assert!(told.contains("runs as user 65534"), "{told}");
+        let told = text(&gang(&["checkpoint", "1", "/tmp/never"]).stderr);
+        assert!(told.contains("runs as user 65534"), "{told}");
+        assert!(gang(&["ps"]).status.success());
+    }
+}
+
+/// A daemon with the rights that its unit for systemd leaves it starts the programs of users.
+#[test]
+fn the_rights_of_the_unit_suffice_for_the_jobs_of_users() {
+    if !is_root() {
+        return;
+    }
+    let unit = include_str!("../../../docs/farcall-gang.service");
+    let mut lines = unit.lines();
+    let rights = lines.find_map(|line| line.strip_prefix("CapabilityBoundingSet="));
+    let rights = rights.expect("a line of the unit").to_lowercase();
+    let rights = rights.replace("cap_", "+").replace(' ', ",");
+    let bound = format!("--bounding-set=-all,{rights}");
+    let node = Node::start_by(&["setpriv", "--no-new-privs", &bound], &["--slots", "2"]);
+    let own = [
+        "run",
+        "--quiet",
+        "--user",
+        "65534:65534",
+        "-n",
+        "1",
+        "--",
+        "sh",
+        "-c",
+        "id -u > /dev/stdout",
+    ];
+    let output = node.gang(&own).current_dir("/").output().expect("it runs");
+    assert_eq!(text(&output.stdout), "65534\n", "{}", text(&output.stderr));
+    // The error names the folder, if that is the cause.
+    let folder = tempfile::tempdir().expect("a folder");
+    let private = std::fs::Permissions::from_mode(0o700);
+    std::fs::set_permissions(folder.path(), private).expect("own folder");
+    let mut command = node.gang(&own);
+    let output = command.current_dir(folder.path()).output().expect("runs");
+    let told = text(&output.stderr);
+    let wanted = format!("cannot start in the folder {}", folder.path().display());
+    assert!(told.contains(&wanted), "{told}");
+}
+
+/// The shared memory of its own does not lead a job out of the root folder of its daemon.
+#[test]
+fn the_jobs_of_a_daemon_with_another_root_folder_stay_there() {
+    if !is_root() {
+        return;
+    }
+    let script = r#"
+        mount --rbind / "$0" && mount -t tmpfs inside "$0/mnt" && echo here > "$0/mnt/inside" &&
+        exec chroot "$0" "$@""#;
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = folder.path().to_str().expect("plain");
+    let words = ["unshare", "--mount", "sh", "-c", script, place];
+    let node = Node::start_by(&words, &["--slots", "2"]);
+    for more in [&[][..], &["--mpi", "none"]] {
+        let job = ["-n", "1", "--", "cat", "/mnt/inside"];
+        let output = node.run(&[more, &job].concat());
+        assert_eq!(text(&output.stdout), "here\n", "{}", text(&output.stderr));
+    }
+}
+
 /// A node whose daemon runs as another user gets no secrets of the environment.
 #[test]
 fn the_environment_does_not_go_to_other_users() {

@@ -2,7 +2,7 @@
 //! SKIPPED without them.
 
 use farcall_lab::{Direction, Lab, Shape, TrunkProcess};
-use farcall_system::trunk::{flow, lab, status, trunks};
+use farcall_system::trunk::{flow, key_file, lab, status, trunks};
 use farcall_system::{farcall, farcall_path, wait_until};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -257,11 +257,10 @@ fn bytes_arrive_unchanged() {
 
 #[test]
 fn every_policy_and_a_key_carry_a_connection() {
-    let key = std::env::temp_dir().join(format!("farcall-trunk-key-{}", std::process::id()));
-    std::fs::write(&key, "0123456789abcdef0123456789abcdef\n").unwrap();
+    let key = key_file();
     for policy in ["traffic", "link-count", "round-robin"] {
         let Some(lab) = lab(1, None) else { break };
-        let file = key.to_string_lossy();
+        let file = key.path().to_string_lossy();
         let _trunks = trunks(
             &lab,
             &["--policy", policy, "--hbspan", "0.2", "--key-file", &file],
@@ -269,22 +268,19 @@ fn every_policy_and_a_key_carry_a_connection() {
         flow(&lab, 1).stop().unwrap();
         assert!(!status(&lab, 1)["peers"][0]["links"][0]["weight"].is_null());
     }
-    std::fs::remove_file(key).unwrap();
 }
 
 #[test]
 fn strangers_without_the_key_stay_out() {
     let Some(lab) = lab(1, None) else { return };
-    let key = std::env::temp_dir().join(format!("farcall-trunk-own-key-{}", std::process::id()));
-    std::fs::write(&key, "0123456789abcdef0123456789abcdef\n").unwrap();
-    let options = ["--key-file", &key.to_string_lossy()];
+    let key = key_file();
+    let options = ["--key-file", &key.path().to_string_lossy()];
     let _with = TrunkProcess::start(&lab, 0, Path::new(farcall_path()), &options).unwrap();
     let _without = TrunkProcess::start(&lab, 1, Path::new(farcall_path()), &[]).unwrap();
     wait_until("the refusal", || {
         status(&lab, 0)["dropped"]["unauthentic"].as_u64() > Some(3)
     });
     assert_eq!(status(&lab, 0)["peers"].as_array().map(Vec::len), Some(0));
-    std::fs::remove_file(key).unwrap();
 }
 
 #[test]

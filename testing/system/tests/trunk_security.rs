@@ -3,11 +3,11 @@
 //! them.
 
 use farcall_lab::{Flow, Lab, Shape, TrunkProcess};
-use farcall_system::trunk::{flow, lab, status, trunks};
+use farcall_system::trunk::{flow, key_file, lab, status, trunks};
 use farcall_system::{farcall_path, wait_until, wait_until_ok};
 use farcall_trunk_device::{Form, Interface, LinkDevice, PacketSocket, now};
 use farcall_trunk_proto::{Kind, Mac, Shim, Transmit};
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -16,13 +16,6 @@ fn assert_goes_on(flow: &Flow) {
     let from = flow.now();
     wait_until("more data", || flow.bytes(from, flow.now()) > 4 << 20);
     assert!(flow.is_alive());
-}
-
-/// A file with a key, which is removed when this is dropped.
-fn key_file() -> tempfile::NamedTempFile {
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    writeln!(file, "0123456789abcdef0123456789abcdef").unwrap();
-    file
 }
 
 /// The newest data frame that arrives on `link0` of a host, and its destination.

@@ -107,9 +107,10 @@ pub(crate) fn move_job(arguments: &MoveArguments) -> Result<(), Failure> {
     let mut client = arguments.control.connect()?;
     let within = arguments.catch.within;
     let taken = client.move_job(job, within, to, &mut progress)?;
-    let place = match to.is_empty() {
-        true => "moved".to_string(),
-        false => format!("moved to {}", to.join(", ")),
+    let place = match &taken.elsewhere {
+        Some(why) => format!("moved to other nodes than {}, because {why}", to.join(", ")),
+        None if to.is_empty() => "moved".to_string(),
+        None => format!("moved to {}", to.join(", ")),
     };
     report(job, &taken, &place, start);
     Ok(())

@@ -180,12 +180,17 @@ fn spec(arguments: &Arguments) -> Result<JobSpec, Failure> {
         let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
         Some(format!("{name}={value}"))
     };
-    let folder = std::env::current_dir()?;
+    let folder = std::env::current_dir();
+    let folder = folder.map_err(|error| Failure::cannot("use", "the current folder", error))?;
+    let folder = folder.to_str().ok_or_else(|| {
+        let why = "its name is not UTF-8; change to another one";
+        Failure::cannot("use", folder.display(), why)
+    })?;
     Ok(JobSpec {
         processes: arguments.processes,
         command: arguments.command.clone(),
         environment: std::env::vars_os().filter_map(pair).collect(),
-        folder: folder.to_string_lossy().into_owned(),
+        folder: folder.to_owned(),
         channels: arguments.channels,
         send: arguments.send_fifo.unwrap_or_default(),
         receive: arguments.receive_fifo.unwrap_or_default(),

@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use farcall_trunk::{Config, Daemon, FaultPlan, LinkConfig, Policy};
 use std::io::{ErrorKind, Write};
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -45,7 +46,8 @@ pub(crate) struct Arguments {
     /// Deliver frames in the order in which they were sent; `off` is for comparisons with bonding
     #[arg(long, value_name = "on|off", value_parser = switch, hide = true)]
     order: Option<bool>,
-    /// File with a key that all nodes share: frames are encrypted, and nodes without it stay out
+    /// File with a key that all nodes share: frames are encrypted, and nodes without it stay out.
+    /// No other user may be able to read it (mode 600)
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// Serve metrics for Prometheus at http://ADDR/metrics, and the health at /healthz and /readyz
@@ -115,6 +117,15 @@ fn key(path: &Path) -> Result<Vec<u8>, Failure> {
     let fail = |error: &dyn std::fmt::Display| {
         Failure::usage(format!("--key-file {}: {error}", path.display()))
     };
+    let found = std::fs::metadata(path).map_err(|error| fail(&error))?;
+    if found.is_file() && found.mode() & 0o077 != 0 {
+        return Err(fail(&format!(
+            "other users can read or change it (mode {:o}), and a key must be secret: \
+             `chmod 600 {}`, and make a new key if somebody may have read it",
+            found.mode() & 0o777,
+            path.display()
+        )));
+    }
     // Blanks around the key do not count, and nobody writes as many as the key may have bytes.
     let wrong = || fail(&"a key must have 16 to 4096 bytes; `openssl rand -hex 32` makes one");
     let bytes = document::bytes(path, 2 * KEY.end()).map_err(|error| match error.kind() {
@@ -231,6 +242,7 @@ mod tests {
         let path = folder.path().join("key");
         let read = |text: &[u8]| {
             std::fs::write(&path, text).unwrap();
+            allow(&path, 0o600);
             key(&path)
         };
         assert_eq!(read(b"\n 0123456789abcdef\n").unwrap(), b"0123456789abcdef");
@@ -241,6 +253,31 @@ mod tests {
         long.push(b'k');
         for wrong in [&long[..], b"short", &[b'k'; 5000]] {
             assert!(read(wrong).is_err());
+        }
+    }
+
+    fn allow(path: &Path, mode: u32) {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(path, mode).unwrap();
+    }
+
+    #[test]
+    fn a_key_that_others_can_read_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        std::fs::write(&path, "0123456789abcdef\n").unwrap();
+        for mode in [0o604, 0o640, 0o620, 0o644] {
+            allow(&path, mode);
+            let told = format!("{:?}", key(&path).unwrap_err());
+            let wanted = format!("(mode {mode:o})");
+            assert!(
+                told.contains(&wanted) && told.contains("chmod 600"),
+                "{told}"
+            );
+        }
+        for mode in [0o600, 0o400] {
+            allow(&path, mode);
+            assert_eq!(key(&path).unwrap(), b"0123456789abcdef");
         }
     }
 

@@ -12,7 +12,10 @@ use std::os::unix::net::UnixStream;
 const INTERFACES: [&str; 2] = ["lapack", "scalapack"];
 
 pub(super) fn run(arguments: &Arguments, signals: &UnixStream) -> Result<(), Failure> {
-    let folder = tempfile::Builder::new().prefix("farcall-lab-").tempdir()?;
+    // A lab that was killed has left its folder.
+    farcall_lab::remove_folders(&std::env::temp_dir())?;
+    let prefix = format!("{}-", farcall_lab::folder_name());
+    let folder = tempfile::Builder::new().prefix(&prefix).tempdir()?;
     let interfaces = match arguments.files.as_slice() {
         [] => INTERFACES.map(String::from).to_vec(),
         named => named.to_vec(),

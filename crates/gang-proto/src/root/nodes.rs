@@ -4,8 +4,29 @@
 use super::{NodeEntry, Root};
 use crate::told::LostNode;
 use crate::{Behind, Ended, FARCALL_FAILED, JobId, QueueTree, Usage};
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+
+/// The longest name of a node in bytes.
+const LONGEST_NAME: usize = 128;
+
+/// Checks the name of a node. Lists of nodes are separated by commas and blanks.
+///
+/// # Errors
+/// Returns the reason for the operator.
+pub fn check_name(name: &str) -> Result<(), String> {
+    let separates = |letter: char| letter == ',' || letter.is_whitespace() || letter.is_control();
+    let why = match name.len() {
+        0 => "it is empty".to_string(),
+        1..=LONGEST_NAME if name.contains(separates) => {
+            "it contains a comma, a blank or a control character".to_string()
+        }
+        1..=LONGEST_NAME => return Ok(()),
+        length => format!("it has {length} bytes, and it can have {LONGEST_NAME}"),
+    };
+    Err(format!("{name:?} cannot be the name of a node: {why}"))
+}
 
 impl Root {
     /// Adds a node, or takes one back that was lost, and returns its number. `user` is the one that
@@ -134,5 +155,29 @@ impl Root {
             self.tree.set_runnable(*id, job.may_run());
         }
         self.turns.want();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_a_node_can_stand_in_a_list() {
+        for name in ["a", "node-1.example.org", "knoten\u{e4}", &"n".repeat(128)] {
+            assert_eq!(check_name(name), Ok(()));
+        }
+        for name in [
+            "",
+            "a,b",
+            "a b",
+            "a\tb",
+            "a\nb",
+            "\u{1b}[31m",
+            &"n".repeat(129),
+        ] {
+            let refused = check_name(name).expect_err("no name");
+            assert!(!refused.contains(char::is_control), "{refused}");
+        }
     }
 }

@@ -125,7 +125,10 @@ impl Root {
         let Some(id) = self.known_one(local) else {
             return;
         };
-        let Some(job) = self.jobs.get_mut(&id) else {
+        // Without nodes the gang job waits for another place: one of them was lost, the front end
+        // was told, and what the others have got counts no more.
+        let job = self.jobs.get_mut(&id);
+        let Some(job) = job.filter(|job| !job.nodes.is_empty()) else {
             return;
         };
         job.filling.pop_front();

@@ -18,12 +18,14 @@ pub(super) const WINDOW: usize = 8;
 const TRIES: usize = 5;
 
 /// What was taken, or moved.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Taken {
     /// Number of processes.
     pub processes: u16,
     /// Bytes of their states.
     pub bytes: u64,
+    /// Why a gang job that was moved is not at the nodes with the names that were stated.
+    pub elsewhere: Option<String>,
 }
 
 /// Told what is done with how many bytes so far, and with how many in all.
@@ -42,6 +44,7 @@ impl Client {
         path: &Path,
         progress: Progress<'_>,
     ) -> Result<Taken, ClientError> {
+        self.check_daemon()?;
         let mut writer = Writer::create(path)?;
         let taken = self.take(job, (within, false), &mut writer, progress)?;
         writer.finish()?;
@@ -63,7 +66,7 @@ impl Client {
         progress: Progress<'_>,
     ) -> Result<Taken, ClientError> {
         let mut writer = Writer::unnamed()?;
-        let taken = self.take(job, (within, true), &mut writer, progress)?;
+        let mut taken = self.take(job, (within, true), &mut writer, progress)?;
         let file = writer.finish()?;
         let mut saved = SavedJob::check(file, Path::new("of the move"))?;
         let mut names = to.to_vec();
@@ -85,7 +88,9 @@ impl Client {
                 Ok(()) => return Ok(taken),
                 // The nodes that are left can have it.
                 Err(ClientError::Refused(text)) => {
-                    tracing::warn!("{text}: the gang job begins on other nodes");
+                    if !names.is_empty() {
+                        taken.elsewhere = Some(text);
+                    }
                     names.clear();
                     saved.rewind()?;
                 }
@@ -149,7 +154,11 @@ impl Client {
             writer.end_part()?;
             done += lengths.fetched.program;
         }
-        Ok(Taken { processes, bytes })
+        Ok(Taken {
+            processes,
+            bytes,
+            elsewhere: None,
+        })
     }
 
     /// Fetches the messages in the channels of all ranks.

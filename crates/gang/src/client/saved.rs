@@ -5,11 +5,18 @@
 use crc32fast::Hasher;
 use farcall_gang_proto::checkpoint::{CHECKSUM, Head, HeadError, PREFIX, torn};
 use farcall_gang_proto::{JobSpec, Lengths, Piece};
-use rustix::fs::{MemfdFlags, Mode, OFlags, memfd_create, open};
+use rustix::fs::{AtFlags, CWD, MemfdFlags, Mode, OFlags, linkat, memfd_create, open};
+use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+/// How to open a file without a name.
+const NAMELESS: OFlags = OFlags::TMPFILE.union(OFlags::RDWR).union(OFlags::CLOEXEC);
+/// The open files of this process.
+const OWN_FILES: &str = "/proc/self/fd";
 
 /// Bytes of a piece that is sent to a node.
 const PIECE: usize = 256 << 10;
@@ -45,27 +52,39 @@ enum Why {
 pub(super) struct Writer {
     file: io::BufWriter<File>,
     hasher: Hasher,
-    /// The name that it has, and the one that it gets.
+    /// A name for a moment at the end, and the one that it gets.
     names: Option<(PathBuf, PathBuf)>,
+    /// Whether it has the first of them.
+    is_named: bool,
 }
 
 impl Writer {
-    /// Begins a file under a temporary name beside `path`.
+    /// Begins a file beside `path`. It has no name, so that it vanishes with a killed process, or a
+    /// temporary one where the file system knows no files without names.
     pub(super) fn create(path: &Path) -> Result<Writer, FileError> {
         let mut draft = path.as_os_str().to_owned();
         draft.push(format!(".{}.part", std::process::id()));
         let draft = PathBuf::from(draft);
+        let nameless = match Path::new(OWN_FILES).exists() {
+            true => open(folder_of(path), NAMELESS, Mode::RUSR | Mode::WUSR).ok(),
+            false => None,
+        };
+        let is_named = nameless.is_none();
         let mut options = File::options();
         options.read(true).write(true).create_new(true).mode(0o600);
-        let file = options.open(&draft).map_err(|error| wrong(path, error))?;
-        Ok(Writer::of(file, Some((draft, path.to_owned()))))
+        let file = match nameless {
+            Some(file) => file.into(),
+            None => options.open(&draft).map_err(|error| wrong(path, error))?,
+        };
+        let mut writer = Writer::of(file, Some((draft, path.to_owned())));
+        writer.is_named = is_named;
+        Ok(writer)
     }
 
     /// Begins a file without a name, on the disk of temporary files if possible.
     pub(super) fn unnamed() -> io::Result<Writer> {
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
-        let file = match open(std::env::temp_dir(), flags, mode) {
+        let file = match open(std::env::temp_dir(), NAMELESS, mode) {
             Ok(file) => file,
             Err(_) => memfd_create("farcall-move", MemfdFlags::CLOEXEC)?,
         };
@@ -77,6 +96,7 @@ impl Writer {
             file: io::BufWriter::with_capacity(PIECE, file),
             hasher: Hasher::new(),
             names,
+            is_named: false,
         }
     }
 
@@ -107,15 +127,17 @@ impl Writer {
             return file.map_err(|error| self.failed(error));
         };
         let kept = self.file.get_ref().sync_all();
+        let kept = kept.and_then(|()| match self.is_named {
+            true => Ok(()),
+            false => name(self.file.get_ref(), draft),
+        });
+        self.is_named |= kept.is_ok();
         let kept = kept.and_then(|()| fs::rename(draft, path));
         kept.map_err(|error| self.failed(error))?;
         // The name is on the disk too, as far as its folder can be written.
-        let folder = path
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty());
-        let folder = File::open(folder.unwrap_or(Path::new(".")));
+        let folder = File::open(folder_of(path));
         let _ = folder.and_then(|folder| folder.sync_all());
-        self.names = None;
+        self.is_named = false;
         let file = self.file.get_ref().try_clone();
         file.map_err(|error| self.failed(error))
     }
@@ -123,10 +145,29 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        if let Some((draft, _)) = &self.names {
+        if let Some((draft, _)) = self.names.as_ref().filter(|_| self.is_named) {
             let _ = fs::remove_file(draft);
         }
     }
+}
+
+/// Gives a file without a name this one. What has it is of a killed process with the same number.
+fn name(file: &File, name: &Path) -> io::Result<()> {
+    let place = format!("{OWN_FILES}/{}", file.as_raw_fd());
+    let link = || linkat(CWD, &place, CWD, name, AtFlags::SYMLINK_FOLLOW);
+    match link() {
+        Err(Errno::EXIST) => {
+            fs::remove_file(name)?;
+            Ok(link()?)
+        }
+        linked => Ok(linked?),
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    let folder = path.parent();
+    let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
 }
 
 fn wrong(path: &Path, why: impl Into<Why>) -> FileError {
@@ -345,6 +386,29 @@ mod tests {
             assert_eq!(states[0][8 + 299_999], (299_999 % 251) as u8);
             saved.rewind().expect("again");
         }
+    }
+
+    /// A command that is killed leaves nothing, also beside what one with its number has left.
+    #[test]
+    fn a_file_has_no_name_before_it_is_complete() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("job");
+        let count = || fs::read_dir(folder.path()).expect("a folder").count();
+        let writer = Writer::create(&path).expect("a file");
+        let is_named = writer.is_named;
+        assert_eq!(count(), usize::from(is_named));
+        drop(writer);
+        assert_eq!(count(), 0);
+        if is_named {
+            return println!("SKIPPED: the file system knows no files without names");
+        }
+        let left = folder
+            .path()
+            .join(format!("job.{}.part", std::process::id()));
+        fs::write(&left, "begun").expect("room");
+        write(&path);
+        assert_eq!(count(), 1);
+        assert!(SavedJob::open(&path).is_ok());
     }
 
     #[test]

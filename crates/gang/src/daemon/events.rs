@@ -2,11 +2,12 @@
 //! decides about gang jobs, and `node` has the processes. A peer that has not proved that it knows
 //! the secret can do nothing else. When the loop ends, all processes of the daemon are ended.
 
+use super::join::check_addresses;
 use super::peers::Loss;
 use super::{Daemon, Party};
 use crate::link::{self, Link};
 use crate::process;
-use farcall_gang_proto::{JobId, Message, Root, Step, VERSION};
+use farcall_gang_proto::{JobId, Message, Root, Step, VERSION, check_name};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
 use std::os::fd::AsFd;
@@ -47,6 +48,9 @@ enum Source {
 
 impl Daemon {
     /// Runs until SIGTERM or SIGINT. All processes are ended.
+    ///
+    /// # Errors
+    /// The parent daemon does not let this one join, or a system call failed.
     pub fn run(mut self) -> io::Result<()> {
         let result = loop {
             if self.is_ending {
@@ -72,7 +76,10 @@ impl Daemon {
             self.settle();
         };
         self.end();
-        result
+        match self.failure {
+            Some(text) => Err(io::Error::other(text)),
+            None => result,
+        }
     }
 
     fn wait(&self, timeout: Duration) -> io::Result<Vec<Source>> {
@@ -89,7 +96,11 @@ impl Daemon {
             sources.push((Source::Tcp, self.tcp.as_fd(), PollFlags::IN));
         }
         if hears {
-            sources.push((Source::Control, self.control.as_fd(), PollFlags::IN));
+            sources.push((
+                Source::Control,
+                self.control.listener.as_fd(),
+                PollFlags::IN,
+            ));
         }
         for (id, peer) in &self.links {
             let mut flags = PollFlags::IN;
@@ -193,7 +204,7 @@ impl Daemon {
 
     fn accept_fronts(&mut self) {
         for _ in 0..ACCEPTED {
-            match self.control.accept() {
+            match self.control.listener.accept() {
                 Ok((stream, _)) => {
                     if let Ok((user, group)) = link::peer(&stream)
                         && let Ok(link) = Link::unix(stream)
@@ -440,12 +451,9 @@ impl Daemon {
 
     fn welcome(&mut self, name: String, number: u16, version: Option<u16>) {
         if version != Some(VERSION) {
-            tracing::error!(
-                "the root daemon is of another version: update it, or this one, so that all have \
-                 the same"
-            );
-            self.is_ending = true;
-            return;
+            let text = "the root daemon is of another version: update it, or this one, so that \
+                        all have the same";
+            return self.fail(text.to_string());
         }
         if name == self.config.node && self.node.number == u16::MAX {
             if number == TAKEN {
@@ -468,7 +476,12 @@ impl Daemon {
         if self.joiner.is_lost {
             return self.lose_parent(&format!("the parent daemon refused: {text}"));
         }
-        tracing::error!("the parent daemon refused: {text}");
+        self.fail(format!("the parent daemon refused: {text}"));
+    }
+
+    /// Ends this daemon, which cannot go on.
+    fn fail(&mut self, text: String) {
+        self.failure = Some(text);
         self.is_ending = true;
     }
 
@@ -487,7 +500,7 @@ impl Daemon {
             Message::Join(name, processors, engine, token, introduction) => {
                 let version = introduction.map(|known| known.version);
                 let user = introduction.map_or(u32::MAX, |known| known.user);
-                if let Some(text) = self.refusal(version) {
+                if let Some(text) = self.refusal(version, &name, &engine) {
                     return self.send(id, &Message::Refused(text));
                 }
                 let taken = |root: &Root| {
@@ -513,14 +526,18 @@ impl Daemon {
         }
     }
 
-    /// Why a daemon of this version cannot join now.
-    fn refusal(&self, version: Option<u16>) -> Option<String> {
+    /// Why a daemon of this version, with this name and this address for messages, cannot join now.
+    fn refusal(&self, version: Option<u16>, name: &str, engine: &str) -> Option<String> {
         if version != Some(VERSION) {
             return Some(format!(
                 "the daemon is of version {} of the protocol, and this one of {VERSION}: update \
                  them, so that all have the same",
                 version.unwrap_or(1)
             ));
+        }
+        let cannot = check_name(name).and_then(|()| check_addresses(self.address.ip(), engine));
+        if let Err(text) = cannot {
+            return Some(text);
         }
         let waits = self.root.is_none() && self.node.number == u16::MAX;
         waits.then(|| "this daemon has not joined its own parent yet: try again".to_string())
@@ -559,9 +576,6 @@ impl Daemon {
         self.node.sweep();
         if let Some(journal) = &self.journal {
             journal.end();
-        }
-        if !self.config.control.starts_with('@') {
-            let _ = std::fs::remove_file(&self.config.control);
         }
     }
 }

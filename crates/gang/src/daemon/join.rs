@@ -10,7 +10,7 @@ use farcall_channel::Shape;
 use farcall_gang_proto::{Introduction, Message, Root, Settings, Switch, VERSION};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -205,5 +205,58 @@ impl Daemon {
         let joiner = &self.joiner;
         let waits = joiner.is_lost && self.parent.is_none() && !joiner.is_connecting;
         waits.then_some(joiner.next)
+    }
+}
+
+/// Checks that each of two daemons can send the messages of gang jobs to the other. They go to the
+/// address of `--listen`: `own` is that of the daemon above, and `engine` has that of the other.
+pub(super) fn check_addresses(own: IpAddr, engine: &str) -> Result<(), String> {
+    let Ok(other) = engine.parse::<SocketAddr>() else {
+        return Err(format!("`{engine}` is no address for messages"));
+    };
+    let other = other.ip();
+    let all = [("the parent", own), ("the daemon that joins", other)];
+    let why = "messages of gang jobs go to the address of --listen, and other nodes do not reach";
+    let wrong = match all.iter().find(|(_, address)| address.is_unspecified()) {
+        Some(wrong) => Some(wrong),
+        None if own.is_loopback() == other.is_loopback() => None,
+        None => all.iter().find(|(_, address)| address.is_loopback()),
+    };
+    match wrong {
+        None => Ok(()),
+        Some((who, address)) => Err(format!(
+            "{why} {who} at {address}: start it with --listen and an address of its network"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn daemons_that_cannot_reach_each_other_do_not_join() {
+        let check = |own: &str, engine| check_addresses(own.parse().expect("an address"), engine);
+        for (own, engine) in [
+            ("127.0.0.1", "127.0.0.1:40000"),
+            ("127.0.0.1", "[::1]:40000"),
+            ("10.0.0.1", "10.0.0.2:40000"),
+        ] {
+            assert_eq!(check(own, engine), Ok(()));
+        }
+        for (own, engine, wrong) in [
+            (
+                "10.0.0.1",
+                "127.0.0.1:4",
+                "the daemon that joins at 127.0.0.1",
+            ),
+            ("127.0.0.1", "10.0.0.1:4", "the parent at 127.0.0.1"),
+            ("0.0.0.0", "10.0.0.1:4", "the parent at 0.0.0.0"),
+            ("fd00::1", "[::]:4", "the daemon that joins at ::"),
+            ("fd00::1", "", "no address"),
+        ] {
+            let told = check(own, engine).expect_err("not reachable");
+            assert!(told.contains(wrong), "{told}");
+        }
     }
 }

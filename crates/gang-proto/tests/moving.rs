@@ -1,0 +1,123 @@
+//! Tests how the root daemon moves a gang job when a node is lost meanwhile: the front end that
+//! moves it learns this once, and can choose other nodes.
+
+use farcall_gang_proto::rest::Phase;
+use farcall_gang_proto::{
+    JobId, JobSpec, Lengths, Message, Nanos, Order, Piece, Place, Report, Root, Settings,
+};
+
+const MS: Nanos = 1_000_000;
+/// The front end of the gang job, and the one that moves it.
+const RUNS: u64 = 1;
+const MOVES: u64 = 2;
+const JOB: JobId = 1;
+const LENGTHS: Lengths = Lengths {
+    network: 8,
+    program: 100,
+};
+
+/// A root daemon of three nodes with a processor each, and a gang job of two processes whose state
+/// was taken for a move.
+fn taken() -> Root {
+    let settings = Settings {
+        memory: u64::MAX,
+        epoch: 1,
+        slice: 100 * MS,
+        watch: 500 * MS,
+        switch_alone: false,
+        receive: 1 << 16,
+        share: 25,
+    };
+    let mut root = Root::new(settings, 0);
+    for name in ["a", "b", "c"] {
+        root.handle_join(name, vec![0], String::new(), 0);
+    }
+    let spec = JobSpec {
+        processes: 2,
+        command: vec!["program".to_string()],
+        ..JobSpec::default()
+    };
+    root.handle_run(RUNS, spec).expect("it is accepted");
+    root.handle_checkpoint(JOB, (MOVES, 0), (60_000, true), 0)
+        .expect("it is accepted");
+    for now in (1..100).map(|count| count * MS) {
+        root.handle_timeout(now);
+        if let Some(turn) = root.poll_switch(now) {
+            root.handle_switched((&turn.out, &turn.into), 0, now);
+        }
+        while let Some(order) = root.poll_order() {
+            match order {
+                Order::Nodes(Message::Inspect(job)) => inspected(&mut root, job),
+                Order::Front(MOVES, Message::Taken(..)) => return root,
+                _ => {}
+            }
+        }
+    }
+    panic!("its state was not taken");
+}
+
+/// Both processes have saved their states.
+fn inspected(root: &mut Root, job: JobId) {
+    let place = |rank| Place {
+        rank,
+        phase: Phase::Saved,
+        steps: 5,
+    };
+    for node in 0..3 {
+        let report = Report {
+            places: vec![place(0), place(1)],
+            ..Report::default()
+        };
+        root.handle_inspected(job, node, report);
+    }
+}
+
+/// What the front end that moves the gang job is told.
+fn told(root: &mut Root) -> Vec<Message> {
+    let orders = std::iter::from_fn(|| root.poll_order());
+    let told = orders.filter_map(|order| match order {
+        Order::Front(MOVES, message) => Some(message),
+        _ => None,
+    });
+    told.collect()
+}
+
+fn fill(root: &mut Root, rank: u16) {
+    let piece = Piece {
+        rank,
+        offset: 0,
+        lengths: LENGTHS,
+        bytes: vec![0; LENGTHS.total() as usize],
+    };
+    root.handle_fill(JOB, MOVES, piece).expect("it waits");
+}
+
+#[test]
+fn what_a_node_still_got_before_another_was_lost_does_not_count() {
+    let mut root = taken();
+    let to = ["b", "c"].map(str::to_string);
+    root.handle_replace(JOB, MOVES, &to)
+        .expect("they are there");
+    let first = JOB + 1;
+    fill(&mut root, 0);
+    fill(&mut root, 1);
+    let all = LENGTHS.total();
+    root.handle_filled(first, 1, all, LENGTHS);
+    assert!(matches!(told(&mut root)[..], [Message::Filled(..)]));
+    root.handle_lost(2, "it was killed");
+    assert!(matches!(told(&mut root)[..], [Message::Refused(_)]));
+    // The answer of the other node was on its way.
+    root.handle_filled(first, 0, all, LENGTHS);
+    assert_eq!(told(&mut root), []);
+    let again = root.handle_replace(JOB, MOVES, &[]);
+    assert_eq!(again, Ok(()), "the front end still has the state");
+    for rank in 0..2 {
+        fill(&mut root, rank);
+        root.handle_filled(first + 1, rank, all, LENGTHS);
+    }
+    let told = told(&mut root);
+    assert!(matches!(
+        told[..],
+        [Message::Filled(..), Message::Filled(..)]
+    ));
+}
