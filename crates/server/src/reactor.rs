@@ -445,7 +445,8 @@ impl Reactor {
         self.server.stops().is_some_and(|deadline| {
             let mut sockets = self.sockets.open.iter();
             let flushed = sockets.all(|(_, socket)| socket.is_flushed());
-            flushed || self.clock.nanos() >= deadline
+            let has_answered = flushed && !self.server.awaits_records();
+            has_answered || self.clock.nanos() >= deadline
         })
     }
 
