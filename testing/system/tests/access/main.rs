@@ -673,3 +673,23 @@ fn a_server_asks_for_certificates_after_a_hangup() {
     server.reload();
     wait_until("it is accepted again", || list(&server).status.success());
 }
+
+#[test]
+fn a_key_of_an_authority_that_is_elsewhere_is_asked_for() {
+    let folder = folder("elsewhere");
+    let make = |name: &str| {
+        let words = ["access", "certificate", "client", "tls", name];
+        run(farcall(&words).current_dir(&folder))
+    };
+    stdout(&make("alice"));
+    let [key, safe] = ["tls-authority", "safe"].map(|name| folder.join(name));
+    std::fs::rename(&key, &safe).unwrap();
+    let text = stderr(&make("bob"));
+    assert!(
+        text.contains("tls-authority/authority.key is missing"),
+        "{text}"
+    );
+    assert!(!key.exists() && !folder.join("tls/bob.pem").exists());
+    std::fs::rename(&safe, &key).unwrap();
+    stdout(&make("bob"));
+}
