@@ -13,7 +13,7 @@ use farcall_client::{Address, Credentials, Options};
 use farcall_library::{Catalog, Source, pickled_functions};
 use farcall_metrics::{Answer, Text};
 use farcall_server::member::Member;
-use farcall_server::{Config, Policy, Readings, Server};
+use farcall_server::{Config, Policy, Readings, Server, StartError};
 use rustix::process::Signal;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
@@ -174,8 +174,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let mut config = config;
     let usual = usual_socket(&config);
     config.unix = config.unix.or(usual.clone());
-    let mut server = Server::bind(config, catalog, (program, vec!["worker".to_string()]))
-        .map_err(Failure::failed)?;
+    let bound = Server::bind(config, catalog, (program, vec!["worker".to_string()]));
+    if let Err(stopped @ StartError::Stopped) = &bound {
+        tracing::info!("{stopped}");
+        return Ok(());
+    }
+    let mut server = bound.map_err(Failure::failed)?;
     tracing::info!("serving {} functions", server.functions());
     if metrics.is_some() {
         let _ = readings.set(server.readings()?);

@@ -10,6 +10,7 @@ use farcall_client::{
 use farcall_system::cluster::{Cluster, Running, begin, done, serving, status, wait_for_servers};
 use farcall_system::server::connect;
 use farcall_system::{BOUND, daemon, farcall, stop, wait_until};
+use rustix::fs::{CWD, mkfifoat};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -423,6 +424,20 @@ fn up_brings_a_cluster_and_takes_it_with_it() {
             Server::connect(address, Default::default()).is_err()
         });
     }
+}
+
+#[test]
+fn up_ends_with_a_signal_while_a_server_starts() {
+    let cluster = Cluster::new();
+    // Who opens it waits until somebody writes to it.
+    let interface = cluster.folder.path().join("slow.idl");
+    mkfifoat(CWD, &interface, 0o600.into()).unwrap();
+    let words = ["up", "--local", "1", "slow.idl", "--listen", "127.0.0.1:0"];
+    let mut up = daemon(cluster.folder.path(), &words, &[]);
+    let start = Instant::now();
+    assert!(stop(&mut up));
+    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(Server::connect(up.address(), Default::default()).is_err());
 }
 
 /// A database, unless this machine cannot have one.
