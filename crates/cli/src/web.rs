@@ -7,7 +7,7 @@ use farcall_access::Tls;
 use farcall_gateway::{Page, PageConfig};
 use serde_json::{Value, json};
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Most trunks on a page.
 const MOST_TRUNKS: usize = 16;
@@ -66,18 +66,26 @@ pub(crate) fn show(
 /// The address at which this host reaches a daemon that listens on an address. Certificates name
 /// this host `localhost`.
 fn own(address: &str) -> String {
-    let from = ["0.0.0.0", "[::]", "127.0.0.1", "[::1]"];
-    let is_tls = address.starts_with("farcalls:");
-    let loopback = |any: &str| match (is_tls, any.starts_with('[')) {
+    let Some((scheme, socket)) = address.split_once("://") else {
+        return address.to_owned();
+    };
+    let Ok(listens) = socket.parse::<SocketAddr>() else {
+        return address.to_owned();
+    };
+    let is_usual = [
+        IpAddr::from(Ipv4Addr::LOCALHOST),
+        IpAddr::from(Ipv6Addr::LOCALHOST),
+    ]
+    .contains(&listens.ip());
+    if !is_usual && !listens.ip().is_unspecified() {
+        return address.to_owned();
+    }
+    let host = match (scheme == "farcalls", listens.is_ipv6()) {
         (true, _) => "localhost",
         (false, true) => "[::1]",
         (false, false) => "127.0.0.1",
     };
-    let any = from.into_iter().find(|any| address.contains(any));
-    any.map_or_else(
-        || address.to_owned(),
-        |any| address.replacen(any, loopback(any), 1),
-    )
+    format!("{scheme}://{host}:{}", listens.port())
 }
 
 #[cfg(test)]
@@ -91,6 +99,8 @@ mod tests {
             ("farcall://[::]:5", "farcall://[::1]:5"),
             ("farcalls://127.0.0.1:5", "farcalls://localhost:5"),
             ("farcalls://10.0.0.7:5", "farcalls://10.0.0.7:5"),
+            ("farcalls://127.0.0.10:5", "farcalls://127.0.0.10:5"),
+            ("farcalls://[::1]:5", "farcalls://localhost:5"),
         ] {
             assert_eq!(own(listens), reached);
         }
