@@ -111,7 +111,7 @@ pub(crate) fn connect_for(
         same_host,
         credentials: match &token {
             Some(token) => Credentials::of_token(token),
-            None => Credentials::anonymous(),
+            None => Credentials::of_stranger(),
         },
         ..Options::default()
     };

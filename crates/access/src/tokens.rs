@@ -14,7 +14,7 @@ use farcall_scram::{Secret, Verifier};
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 /// Largest file of tokens in bytes.
@@ -335,12 +335,27 @@ fn parse_line(
     }
 }
 
+/// Replaces a file, with the same owner and the same permissions: the server that reads it may run
+/// as another user.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
+    // The file itself, and not a link to it.
+    let path = fs::canonicalize(path)?;
+    let known = fs::metadata(&path)?;
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
+    // One that an interrupted command has left may have another owner.
+    match fs::remove_file(&beside) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     let mut options = OpenOptions::new();
-    let options = options.write(true).create(true).truncate(true).mode(0o600);
+    let options = options.write(true).create_new(true).mode(0o600);
     let mut file = options.open(&beside)?;
+    let own = file.metadata()?;
+    if (own.uid(), own.gid()) != (known.uid(), known.gid()) {
+        fchown(&file, Some(known.uid()), Some(known.gid()))?;
+    }
+    file.set_permissions(known.permissions())?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&beside, path)
@@ -429,6 +444,27 @@ mod tests {
         assert!(TokenFile::remove(&path, "alice").is_err());
         let text = fs::read_to_string(&path).unwrap();
         assert!(!text.contains(&second), "only its verifier is kept");
+    }
+
+    #[test]
+    fn a_file_keeps_its_owner_its_permissions_and_its_links() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, link] = ["tokens", "link"].map(|name| folder.path().join(name));
+        for name in ["alice", "bob"] {
+            TokenFile::add(&path, name).unwrap();
+        }
+        std::os::unix::fs::symlink("tokens", &link).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let is_root = rustix::process::geteuid().is_root();
+        if is_root {
+            std::os::unix::fs::chown(&path, Some(65534), Some(65534)).unwrap();
+        }
+        let owner = |metadata: fs::Metadata| (metadata.uid(), metadata.gid(), metadata.mode());
+        let before = owner(fs::metadata(&path).unwrap());
+        assert_eq!(TokenFile::remove(&link, "bob").unwrap(), 1);
+        assert_eq!(owner(fs::metadata(&path).unwrap()), before);
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(TokenFile::open(&link).unwrap().users(), ["alice"]);
     }
 
     #[test]

@@ -225,6 +225,16 @@ fn authority(folder: &Path) -> Result<Issuer<'static, KeyPair>, Failure> {
             let text = fs::read_to_string(&path).map_err(|error| failed(&path, error))?;
             KeyPair::from_pem(&text).map_err(|error| failed(&path, error))?
         }
+        false if folder.join("authority.pem").exists() => {
+            let text = format!(
+                "{} is missing: the key of the authority in {}. Put the folder with the key back \
+                 for this command. Or remove authority.pem to make another authority, which \
+                 nobody trusts yet",
+                path.display(),
+                folder.join("authority.pem").display()
+            );
+            return Err(Failure::failed(text));
+        }
         false => {
             fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
             let mut private = DirBuilder::new();

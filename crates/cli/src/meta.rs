@@ -84,7 +84,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.log.init();
     let config = configuration(arguments)?;
-    let page = web::bind(arguments.web, config.tls.as_ref())?;
+    let page = web::bind(arguments.web, config.tls.as_ref(), false)?;
     let metaserver = Metaserver::bind(config).map_err(Failure::failed)?;
     if let Some(address) = arguments.metrics {
         let readings = metaserver.readings();

@@ -13,9 +13,9 @@ use farcall_client::{Address, Credentials, Options};
 use farcall_library::{Catalog, Source, pickled_functions};
 use farcall_metrics::{Answer, Text};
 use farcall_server::member::Member;
-use farcall_server::{Config, Policy, Readings, Server};
+use farcall_server::{Config, Policy, Readings, Server, StartError};
 use rustix::process::Signal;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -154,12 +154,21 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let readings = Arc::new(OnceLock::<Readings>::new());
     if let Some(address) = metrics {
         let readings = Arc::clone(&readings);
-        serve_metrics(address, move |answer| match readings.get() {
+        let ask = move |answer: Answer| match readings.get() {
             Some(readings) => readings.ask(answer),
             None => answer(starting()),
-        })?;
+        };
+        match TcpListener::bind(address) {
+            Err(error) if config.takeover && error.kind() == ErrorKind::AddrInUse => {
+                web::when_free(address, "metrics", move || serve_metrics(address, ask))?;
+            }
+            listener => {
+                drop(listener);
+                serve_metrics(address, ask)?;
+            }
+        }
     }
-    let page = web::bind(config.web, config.tls.as_ref())?;
+    let page = web::bind(config.web, config.tls.as_ref(), config.takeover)?;
     let files = files(&arguments, &config)?;
     for module in files.iter().filter(|file| Source::is_module(file)) {
         eprintln!("loading {} ...", module.display());
@@ -174,8 +183,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let mut config = config;
     let usual = usual_socket(&config);
     config.unix = config.unix.or(usual.clone());
-    let mut server = Server::bind(config, catalog, (program, vec!["worker".to_string()]))
-        .map_err(Failure::failed)?;
+    let bound = Server::bind(config, catalog, (program, vec!["worker".to_string()]));
+    if let Err(stopped @ StartError::Stopped) = &bound {
+        tracing::info!("{stopped}");
+        return Ok(());
+    }
+    let mut server = bound.map_err(Failure::failed)?;
     tracing::info!("serving {} functions", server.functions());
     if metrics.is_some() {
         let _ = readings.set(server.readings()?);

@@ -167,6 +167,8 @@ struct PoolArguments {
 /// The processes of the cluster, which end with it.
 struct Cluster {
     children: Vec<Process>,
+    /// Readable after a signal that ends the cluster.
+    signals: UnixStream,
     /// What opens the page.
     key: String,
     /// Servers and their metaserver have tokens.
@@ -200,6 +202,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let mut cluster = Cluster {
         children: Vec::new(),
+        signals,
         key: key()?,
         has_tokens: arguments.tokens.is_some(),
     };
@@ -226,24 +229,32 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         .iter()
         .map(|host| ssh_address(host))
         .collect::<Result<_, _>>()?;
-    let metaserver = cluster.start(&meta)?;
-    let page = cluster.page()?;
+    let Some(metaserver) = cluster.start(&meta)? else {
+        return Ok(());
+    };
+    let Some(page) = cluster.page()? else {
+        return Ok(());
+    };
     // If Slurm runs no server, one must know the interfaces and take the first calls.
     let local = u16::from(arguments.pool.slurm && arguments.pool.min == 0);
     for number in 1..=arguments.local.unwrap_or(local) {
         let listens = ["--listen", "127.0.0.1:0", "--metaserver", &metaserver];
-        cluster.start(&server(arguments, &listens))?;
+        if cluster.start(&server(arguments, &listens))?.is_none() {
+            return Ok(());
+        }
         cluster.name(format!("server {number}"));
     }
     for host in &hosts {
-        cluster.start_at(host, arguments, &metaserver)?;
+        if cluster.start_at(host, arguments, &metaserver)?.is_none() {
+            return Ok(());
+        }
     }
     let pool = arguments.pool.slurm.then(|| pool(arguments, &metaserver));
     // It ends before the metaserver.
     let _pool = pool.transpose()?;
     println!("page at {page}#{}", cluster.key);
     std::io::stdout().flush()?;
-    cluster.wait(&signals)
+    cluster.wait()
 }
 
 /// Starts the pool of Slurm's servers.
@@ -372,8 +383,8 @@ fn line(words: &[String]) -> Result<String, Failure> {
 }
 
 impl Cluster {
-    /// Starts a process, waits until it listens, and says where.
-    fn start(&mut self, words: &[String]) -> Result<String, Failure> {
+    /// Starts a process, waits until it listens, and says where. `None` after a signal.
+    fn start(&mut self, words: &[String]) -> Result<Option<String>, Failure> {
         let mut command = Command::new(std::env::current_exe()?);
         command
             .args(words)
@@ -391,18 +402,21 @@ impl Cluster {
         command.process_group(0);
         let what = words.first().map_or("", String::as_str);
         let address = self.begin(command, format!("`farcall {what}`"))?;
-        println!("listening on {address}");
-        std::io::stdout().flush()?;
+        if let Some(address) = &address {
+            println!("listening on {address}");
+            std::io::stdout().flush()?;
+        }
         Ok(address)
     }
 
     /// Starts a server on another host. It reaches the metaserver by a socket that ssh forwards.
+    /// `None` after a signal.
     fn start_at(
         &mut self,
         host: &SshAddress,
         arguments: &Arguments,
         metaserver: &str,
-    ) -> Result<(), Failure> {
+    ) -> Result<Option<()>, Failure> {
         let name = format!("/tmp/farcall-up-{}", &key()?[..16]);
         let (socket, forwarded) = (format!("{name}.sock"), format!("{name}-meta.sock"));
         let address = Address::Ssh(Box::new(host.at_socket(&socket))).to_string();
@@ -422,19 +436,19 @@ impl Cluster {
         let mut command = host.command(&options, &format!("{line}; rm -f {forwarded}"));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         command.process_group(0);
-        self.begin(command, format!("the server on {}", host.to()))?;
-        println!("listening on {address}");
-        std::io::stdout().flush()?;
-        Ok(())
+        let begun = self.begin(command, format!("the server on {}", host.to()))?;
+        if begun.is_some() {
+            println!("listening on {address}");
+            std::io::stdout().flush()?;
+        }
+        Ok(begun.map(drop))
     }
 
-    /// Starts a process, and waits until it says where it listens.
-    fn begin(&mut self, command: Command, what: String) -> Result<String, Failure> {
+    /// Starts a process, and waits until it says where it listens. `None` after a signal.
+    fn begin(&mut self, command: Command, what: String) -> Result<Option<String>, Failure> {
         let mut child = farcall_child::spawn(command)?;
         let stdout = child.stdout.take();
-        let mut stdout = BufReader::new(stdout.ok_or_else(|| Failure::failed("no output"))?);
-        let mut line = String::new();
-        stdout.read_line(&mut line)?;
+        let stdout = BufReader::new(stdout.ok_or_else(|| Failure::failed("no output"))?);
         let failure = format!("{what} did not start; see its error above");
         self.children.push(Process {
             input: child.stdin.take(),
@@ -442,9 +456,43 @@ impl Cluster {
             stdout,
             what,
         });
+        let Some(line) = self.next_line()? else {
+            return Ok(None);
+        };
         let address = line.trim().strip_prefix("listening on ");
         let address = address.ok_or_else(|| Failure::failed(failure))?;
-        Ok(address.to_string())
+        Ok(Some(address.to_string()))
+    }
+
+    /// The next line of the process that was started last. `None` after a signal.
+    fn next_line(&mut self) -> Result<Option<String>, Failure> {
+        let mut line = Vec::new();
+        let Some(Process { stdout, .. }) = self.children.last_mut() else {
+            return Ok(None);
+        };
+        while line.last() != Some(&b'\n') {
+            if stdout.buffer().is_empty() {
+                let mut waits = [
+                    PollFd::new(stdout.get_ref(), PollFlags::IN),
+                    PollFd::new(&self.signals, PollFlags::IN),
+                ];
+                match poll(&mut waits, None) {
+                    Err(rustix::io::Errno::INTR) => continue,
+                    Err(error) => return Err(Failure::failed(error)),
+                    Ok(_) if !waits[1].revents().is_empty() => return Ok(None),
+                    Ok(_) => {}
+                }
+            }
+            let part = stdout.fill_buf()?;
+            if part.is_empty() {
+                break;
+            }
+            let end = part.iter().position(|byte| *byte == b'\n');
+            let count = end.map_or(part.len(), |end| end + 1);
+            line.extend_from_slice(&part[..count]);
+            stdout.consume(count);
+        }
+        Ok(Some(String::from_utf8_lossy(&line).into_owned()))
     }
 
     /// Names the process that was started last.
@@ -454,21 +502,21 @@ impl Cluster {
         }
     }
 
-    /// The address of the page that the metaserver, which was started last, prints.
-    fn page(&mut self) -> Result<String, Failure> {
-        let mut line = String::new();
-        if let Some(process) = self.children.last_mut() {
-            process.stdout.read_line(&mut line)?;
-        }
+    /// The address of the page that the metaserver, which was started last, prints. `None` after a
+    /// signal.
+    fn page(&mut self) -> Result<Option<String>, Failure> {
+        let Some(line) = self.next_line()? else {
+            return Ok(None);
+        };
         self.name("the metaserver".to_string());
         let page = line.trim().strip_prefix("page at ");
         let page = page.ok_or_else(|| Failure::failed("the metaserver shows no page"))?;
-        Ok(page.to_string())
+        Ok(Some(page.to_string()))
     }
 
     /// Waits for a signal; the end of a child is an error.
-    fn wait(&mut self, signals: &UnixStream) -> Result<(), Failure> {
-        while !signalled(signals)? {
+    fn wait(&mut self) -> Result<(), Failure> {
+        while !signalled(&self.signals)? {
             for Process { child, what, .. } in &mut self.children {
                 if let Some(status) = child.try_wait()? {
                     let text = format!("{what} has ended ({status}); the cluster ends with it");

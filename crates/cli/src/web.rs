@@ -4,22 +4,36 @@
 use crate::failure::Failure;
 use crate::gang;
 use farcall_access::Tls;
-use farcall_gateway::{Page, PageConfig};
+use farcall_gateway::{GatewayError, Page, PageConfig};
 use serde_json::{Value, json};
-use std::io::Write;
-use std::net::SocketAddr;
+use std::io::{ErrorKind, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::time::Duration;
 
 /// Most trunks on a page.
 const MOST_TRUNKS: usize = 16;
 
+/// Time between two looks whether an address is free.
+const PAUSE: Duration = Duration::from_millis(200);
+
 /// The variable with the word that opens the page without a token. `farcall up` sets it.
 pub(crate) const KEY: &str = "FARCALL_PAGE_KEY";
 
-/// Listens for browsers, if this is wanted.
+/// A page.
+pub(crate) enum Bound {
+    /// It listens.
+    Listens(Page),
+    /// The previous server still has its address.
+    Waits(PageConfig),
+}
+
+/// Listens for browsers, if this is wanted. A server that takes over waits for the address of the
+/// previous one.
 pub(crate) fn bind(
     address: Option<SocketAddr>,
     tls: Option<&Tls>,
-) -> Result<Option<Page>, Failure> {
+    takeover: bool,
+) -> Result<Option<Bound>, Failure> {
     let Some(listen) = address else {
         return Ok(None);
     };
@@ -30,7 +44,38 @@ pub(crate) fn bind(
         key,
         machine,
     };
-    Page::bind(config).map(Some).map_err(Failure::failed)
+    match Page::bind(config.clone()) {
+        Ok(page) => Ok(Some(Bound::Listens(page))),
+        Err(GatewayError::Listen { source, .. })
+            if takeover && source.kind() == ErrorKind::AddrInUse =>
+        {
+            Ok(Some(Bound::Waits(config)))
+        }
+        Err(error) => Err(Failure::failed(error)),
+    }
+}
+
+/// Begins something on a thread of its own when the previous server has left an address.
+pub(crate) fn when_free(
+    address: SocketAddr,
+    what: &'static str,
+    begin: impl FnOnce() -> Result<(), Failure> + Send + 'static,
+) -> Result<(), Failure> {
+    tracing::info!("{what} at {address}: when the previous server has left this address");
+    let is_used = move || {
+        let bound = TcpListener::bind(address);
+        bound.is_err_and(|error| error.kind() == ErrorKind::AddrInUse)
+    };
+    let wait = move || {
+        while is_used() {
+            std::thread::sleep(PAUSE);
+        }
+        if let Err(failure) = begin() {
+            tracing::error!("{failure}");
+        }
+    };
+    std::thread::Builder::new().spawn(wait)?;
+    Ok(())
 }
 
 /// What runs on this machine beside the daemon: its trunks and gang jobs.
@@ -50,7 +95,7 @@ fn machine() -> Value {
 
 /// Shows the daemon that listens on these addresses, and prints the address of the page.
 pub(crate) fn show(
-    page: Option<Page>,
+    page: Option<Bound>,
     addresses: &[String],
     out: &mut impl Write,
 ) -> Result<(), Failure> {
@@ -59,25 +104,51 @@ pub(crate) fn show(
     let address = network.ok_or_else(|| {
         Failure::usage("--web needs a TCP address of the daemon: add --listen 127.0.0.1:0")
     })?;
-    writeln!(out, "page at {}", page.url()?)?;
-    page.show(&own(address)).map_err(Failure::failed)
+    let address = own(address);
+    match page {
+        Bound::Listens(page) => {
+            writeln!(out, "page at {}", page.url()?)?;
+            page.show(&address).map_err(Failure::failed)
+        }
+        Bound::Waits(config) => {
+            let listen = config.listen;
+            let scheme = if config.tls.is_some() {
+                "https"
+            } else {
+                "http"
+            };
+            writeln!(out, "page at {scheme}://{listen}/")?;
+            when_free(listen, "the page", move || {
+                let page = Page::bind(config).map_err(Failure::failed)?;
+                page.show(&address).map_err(Failure::failed)
+            })
+        }
+    }
 }
 
 /// The address at which this host reaches a daemon that listens on an address. Certificates name
 /// this host `localhost`.
 fn own(address: &str) -> String {
-    let from = ["0.0.0.0", "[::]", "127.0.0.1", "[::1]"];
-    let is_tls = address.starts_with("farcalls:");
-    let loopback = |any: &str| match (is_tls, any.starts_with('[')) {
+    let Some((scheme, socket)) = address.split_once("://") else {
+        return address.to_owned();
+    };
+    let Ok(listens) = socket.parse::<SocketAddr>() else {
+        return address.to_owned();
+    };
+    let is_usual = [
+        IpAddr::from(Ipv4Addr::LOCALHOST),
+        IpAddr::from(Ipv6Addr::LOCALHOST),
+    ]
+    .contains(&listens.ip());
+    if !is_usual && !listens.ip().is_unspecified() {
+        return address.to_owned();
+    }
+    let host = match (scheme == "farcalls", listens.is_ipv6()) {
         (true, _) => "localhost",
         (false, true) => "[::1]",
         (false, false) => "127.0.0.1",
     };
-    let any = from.into_iter().find(|any| address.contains(any));
-    any.map_or_else(
-        || address.to_owned(),
-        |any| address.replacen(any, loopback(any), 1),
-    )
+    format!("{scheme}://{host}:{}", listens.port())
 }
 
 #[cfg(test)]
@@ -91,6 +162,8 @@ mod tests {
             ("farcall://[::]:5", "farcall://[::1]:5"),
             ("farcalls://127.0.0.1:5", "farcalls://localhost:5"),
             ("farcalls://10.0.0.7:5", "farcalls://10.0.0.7:5"),
+            ("farcalls://127.0.0.10:5", "farcalls://127.0.0.10:5"),
+            ("farcalls://[::1]:5", "farcalls://localhost:5"),
         ] {
             assert_eq!(own(listens), reached);
         }

@@ -30,6 +30,8 @@ pub struct Credentials {
     is_named: bool,
     /// Whether a server must prove that it knows the token, however it is known otherwise.
     is_strict: bool,
+    /// Whether no server may take this process for its own user of a host.
+    is_stranger: bool,
     /// Read at the first use, once for all connections.
     trust: Arc<OnceLock<Trust>>,
 }
@@ -48,6 +50,7 @@ impl Credentials {
             loan: None,
             is_named: false,
             is_strict: false,
+            is_stranger: false,
             trust: Arc::default(),
         }
     }
@@ -72,6 +75,16 @@ impl Credentials {
         }
     }
 
+    /// Credentials of somebody else without a token, for a process that connects for others. No
+    /// connection is made in which the server takes this process for its own user: none by ssh and
+    /// none over a Unix socket. Servers are trusted as the environment says.
+    pub fn of_stranger() -> Credentials {
+        Credentials {
+            is_stranger: true,
+            ..Credentials::anonymous()
+        }
+    }
+
     /// Credentials that can read one lent array. They contain neither the token nor the certificate
     /// of this process, so any server may see them. Servers are trusted as these credentials say.
     pub fn for_loan(self, loan: HandleId) -> Credentials {
@@ -82,6 +95,7 @@ impl Credentials {
             loan: Some(loan),
             is_named: false,
             is_strict: false,
+            is_stranger: false,
             trust: Arc::default(),
         }
     }
@@ -130,6 +144,10 @@ impl Credentials {
 
     pub(crate) fn is_strict(&self) -> bool {
         self.is_strict
+    }
+
+    pub(crate) fn is_stranger(&self) -> bool {
+        self.is_stranger
     }
 
     pub(crate) fn loan(&self) -> Option<HandleId> {

@@ -39,6 +39,7 @@ pub use handle::{Handle, HandleStatus};
 #[cfg(unix)]
 pub use inherited::close_inherited;
 pub use object::{Object, ObjectStatus};
+pub(crate) use process::generation;
 pub(crate) use requests::names::check_names;
 pub(crate) use requests::{directory, functions, operation};
 pub(crate) use server::Server;

@@ -47,9 +47,9 @@ impl Door {
                 ..options
             },
             None if self.own_identity => options,
-            // On a Unix socket, the server would take the caller for the user of the gateway.
+            // A metaserver may name servers that would take the caller for the user of the gateway.
             None => Options {
-                credentials: Credentials::anonymous(),
+                credentials: Credentials::of_stranger(),
                 same_host: false,
                 ..options
             },

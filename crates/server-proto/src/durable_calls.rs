@@ -69,6 +69,20 @@ impl DurableCalls {
         self.durable.as_ref().is_some_and(Durable::awaits_memory)
     }
 
+    /// The calls whose record is on its way.
+    pub(crate) fn recording(&self) -> Vec<CallKey> {
+        let durable = self.durable.iter();
+        durable
+            .flat_map(|durable| durable.unconfirmed.calls())
+            .collect()
+    }
+
+    /// Whether a client, or this one, waits until a call that it has submitted is recorded.
+    pub(crate) fn await_record(&self, cx: &Context, by: Option<ConnectionKey>) -> bool {
+        let durable = self.durable.as_ref();
+        durable.is_some_and(|durable| durable.unconfirmed.is_awaited(cx, by))
+    }
+
     fn durable(&mut self) -> Result<&mut Durable, Failure> {
         self.durable.as_mut().ok_or_else(|| {
             let text = "this server takes no durable calls; start it with --state DIR";
@@ -271,27 +285,24 @@ impl DurableCalls {
         }
     }
 
-    /// Handles the journal's answer to a new call.
+    /// Handles the journal's answer to a new call. Returns the client that has learned it.
     pub(crate) fn inserted(
         &mut self,
         cx: &mut Context,
         elements: &Elements,
         id: JobId,
         number: Result<u64, Failure>,
-    ) {
-        let Some(durable) = &mut self.durable else {
-            return;
-        };
-        let Some(submission) = durable.unconfirmed.inserted(id) else {
-            return;
-        };
+    ) -> Option<ConnectionKey> {
+        let durable = self.durable.as_mut()?;
+        let submission = durable.unconfirmed.inserted(id)?;
         match number {
             Ok(number) => {
                 let runs = durable.confirm(id, number);
-                submission.acknowledge(cx, id);
+                let told = submission.acknowledge(cx, id);
                 if !runs {
                     self.call_recorded(cx, elements, submission.call, number);
                 }
+                told
             }
             Err(failure) => {
                 cx.out.push(Action::RemoveFile(id, Content::Arguments));
@@ -300,7 +311,7 @@ impl DurableCalls {
                     // It may have ended before.
                     cx.out.push(Action::RemoveFile(id, Content::Result));
                 }
-                submission.refuse(cx, &failure, runs);
+                submission.refuse(cx, &failure, runs)
             }
         }
     }

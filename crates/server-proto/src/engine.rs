@@ -170,7 +170,10 @@ impl Engine {
             Event::Fetched(ticket, read) => self.fetched(ticket, read),
             Event::Inserted(id, number) => {
                 let elements = &self.elements;
-                self.durable_calls.inserted(cx, elements, id, number);
+                let told = self.durable_calls.inserted(cx, elements, id, number);
+                if let Some(connection) = told {
+                    self.say_goodbye(connection);
+                }
             }
             Event::Changed(id, changed) => self.durable_calls.changed(cx, id, changed.as_ref()),
             Event::Forgotten(id) => self.durable_calls.forgotten(cx, id),

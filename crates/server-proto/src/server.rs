@@ -6,7 +6,7 @@ use crate::action::Direction;
 use crate::call::ActiveCall;
 use crate::clients::Clients;
 use crate::connection::Connection;
-use crate::engine::{self, Engine, Overview, Reports, ServerStatus};
+use crate::engine::{Engine, Overview, Reports, ServerStatus};
 use crate::event::{Accepted, Event, Now};
 use crate::functions::Functions;
 use crate::keys::{ConnectionKey, MemoryKey, WorkerKey};
@@ -43,6 +43,11 @@ impl Server {
             engine: Engine::new(settings, documents, data, now),
             reports: Reports::default(),
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     /// Sets the time.
@@ -113,6 +118,15 @@ impl Server {
     /// Whether the disk has finished everything that an ending server must wait for.
     pub fn is_settled(&self) -> bool {
         self.engine.durable_calls.is_settled(&self.engine.cx)
+    }
+
+    /// Whether a client waits until a call that it has submitted is recorded. A server that stops
+    /// answers it first.
+    pub fn awaits_records(&self) -> bool {
+        let Engine {
+            cx, durable_calls, ..
+        } = &self.engine;
+        durable_calls.await_record(cx, None)
     }
 
     /// Starts one worker for each library. A library that cannot be bound is then known before the
@@ -310,8 +324,8 @@ impl Server {
         {
             connection.sending = sent;
             if cx.stopping.is_some() {
-                engine::clients::say_goodbye(cx, key);
-                cx.answered(key);
+                self.engine.say_goodbye(key);
+                self.engine.cx.answered(key);
             }
         }
         self.engine.settle();

@@ -17,6 +17,14 @@ pub(crate) struct Submission {
 }
 
 impl Submission {
+    /// The client that waits until the call is recorded.
+    fn client(&self, cx: &Context) -> Option<ConnectionKey> {
+        match cx.calls.get(self.call) {
+            Some(call) => call.connection,
+            None => self.client.map(|(connection, _)| connection),
+        }
+    }
+
     /// Takes the client that waits until the call is recorded, and its request.
     fn take_client(&self, cx: &mut Context) -> Option<(ConnectionKey, CallId)> {
         let Some(call) = cx.calls.get_mut(self.call) else {
@@ -27,27 +35,32 @@ impl Submission {
         Some((connection, request))
     }
 
-    /// Tells the client that its call is recorded.
-    pub(crate) fn acknowledge(&self, cx: &mut Context, id: JobId) {
-        if let Some((connection, request)) = self.take_client(cx)
-            && let Some(known) = cx.clients.get_mut(connection)
-        {
-            known.proto.submitted(request, id);
-            cx.answered(connection);
-        }
+    /// Tells the client that its call is recorded. Returns which client that was.
+    pub(crate) fn acknowledge(&self, cx: &mut Context, id: JobId) -> Option<ConnectionKey> {
+        let (connection, request) = self.take_client(cx)?;
+        let known = cx.clients.get_mut(connection)?;
+        known.proto.submitted(request, id);
+        cx.answered(connection);
+        Some(connection)
     }
 
-    /// Refuses a call that the disk did not take. If it runs already, that ends.
-    pub(crate) fn refuse(&self, cx: &mut Context, failure: &Failure, runs: bool) {
+    /// Refuses a call that the disk did not take. If it runs already, that ends. Returns who was
+    /// told.
+    pub(crate) fn refuse(
+        &self,
+        cx: &mut Context,
+        failure: &Failure,
+        runs: bool,
+    ) -> Option<ConnectionKey> {
         tracing::warn!("call refused: {failure}");
         let client = self.take_client(cx);
         cx.step(match runs {
             true => Step::TearDown(self.call),
             false => Step::Release(self.call),
         });
-        if let Some((connection, request)) = client {
-            cx.refuse(connection, request, failure);
-        }
+        let (connection, request) = client?;
+        cx.refuse(connection, request, failure);
+        cx.clients.is_open(connection).then_some(connection)
     }
 }
 
@@ -88,6 +101,21 @@ impl Unconfirmed {
         let submission = Submission { call, client: None };
         self.submissions.insert(record.id, submission);
         self.record(Entry::Insert(Box::new(record)), haste, out);
+    }
+
+    /// The calls that are being submitted.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = CallKey> {
+        self.submissions.values().map(|submission| submission.call)
+    }
+
+    /// Whether a client, or this one, waits until a call is recorded.
+    pub(crate) fn is_awaited(&self, cx: &Context, by: Option<ConnectionKey>) -> bool {
+        let mut submissions = self.submissions.values();
+        submissions.any(|submission| {
+            let client = submission.client(cx);
+            let client = client.filter(|client| cx.clients.is_open(*client));
+            client.is_some_and(|client| by.is_none_or(|by| client == by))
+        })
     }
 
     /// Ends the submission of a call that the journal has recorded or refused.

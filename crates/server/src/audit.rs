@@ -77,10 +77,17 @@ impl Audit {
     /// Adds a line. It is written when the server has nothing else to do, at the latest.
     pub(crate) fn write(&mut self, told: &proto::Audit) {
         let entry = Entry::new(told);
-        let written = serde_json::to_writer(&mut self.file, &entry).map_err(io::Error::from);
-        let written = written.and_then(|()| self.file.write_all(b"\n"));
+        // In one piece: a line of which the disk takes a part only would spoil the next one.
+        let line = serde_json::to_vec(&entry).map_err(io::Error::from);
+        let written = line.and_then(|mut line| {
+            line.push(b'\n');
+            self.file.write_all(&line)
+        });
         self.waits = true;
-        self.tell(written);
+        // What the buffer takes is not on the disk yet.
+        if written.is_err() {
+            self.tell(written);
+        }
     }
 
     /// Writes the lines that wait.
@@ -99,5 +106,37 @@ impl Audit {
             tracing::error!("{path}: calls are not recorded: {error}");
         }
         self.fails = written.is_err();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farcall_rpc_proto::User;
+
+    #[test]
+    fn a_full_disk_is_told_once_and_spoils_no_line() {
+        let mut audit = Audit::open(Path::new("/dev/full")).unwrap();
+        let told = proto::Audit {
+            user: User::named("anne"),
+            peer: Some("10.0.0.9:41562".into()),
+            what: "lapack/dgesv".into(),
+            outcome: "done".into(),
+            call: Some(([1, 2], 3)),
+        };
+        audit.write(&told);
+        audit.flush();
+        for _ in 0..200 {
+            assert!(audit.fails, "it was told");
+            audit.write(&told);
+            assert!(audit.fails, "the line is not on the disk yet");
+            audit.flush();
+        }
+        let kept = str::from_utf8(audit.file.buffer()).unwrap();
+        assert!(kept.ends_with('\n'));
+        for line in kept.lines() {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_eq!(line["user"], "anne");
+        }
     }
 }

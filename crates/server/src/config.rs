@@ -374,6 +374,14 @@ impl Config {
     /// The connectors that read sources.
     pub(crate) fn connectors(&self) -> io::Result<Arc<Connectors>> {
         let (sources, folder) = (self.sources.clone(), self.data.folder.as_deref());
+        for (name, source) in &sources {
+            if let Err(error) = source.check() {
+                tracing::warn!(
+                    "[sources.{name}]: {error}; calls that use this source fail until it can be \
+                     read"
+                );
+            }
+        }
         let user = match sources.is_empty() && folder.is_none() {
             true => None,
             false => self.worker_user()?,

@@ -141,6 +141,9 @@ pub enum StartError {
     /// Spans cannot go where they should.
     #[error("{0} (tracing.otlp in the configuration, or --otlp)")]
     Tracing(#[from] EndpointError),
+    /// SIGTERM or SIGINT came before every function could be called.
+    #[error("the server was stopped while it started")]
+    Stopped,
     /// Another error of the system.
     #[error("cannot start the server: {0}")]
     System(#[from] io::Error),
@@ -211,7 +214,9 @@ impl Server {
         };
         let mut reactor = Reactor::new(config, access, logs, listeners, served, worker)?;
         reactor.open_disk()?;
-        reactor.warm_up().map_err(StartError::Library)?;
+        if !reactor.warm_up().map_err(StartError::Library)? {
+            return Err(StartError::Stopped);
+        }
         Ok(Server {
             addresses,
             number,

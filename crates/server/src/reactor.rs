@@ -135,8 +135,9 @@ struct Readers {
     subscribers: Vec<SyncSender<ServerStatus>>,
 }
 
-/// Raises the limit on open files, because each connection is one.
-fn allow_files(connections: usize) {
+/// Raises the limit on open files, because each connection is one. Returns how many connections
+/// there can be.
+fn allow_files(connections: usize) -> usize {
     /// Listeners, workers and other open files.
     const OTHERS: u64 = 200;
     let limit = getrlimit(Resource::Nofile);
@@ -148,13 +149,17 @@ fn allow_files(connections: usize) {
         Ok(()) => raised.current,
         Err(_) => limit.current,
     };
-    if open.is_some_and(|open| open < connections as u64 + OTHERS) {
-        let open = open.unwrap_or_default();
-        tracing::warn!(
-            "the system allows {open} open files, which is too few for limits.connections = \
-             {connections}"
-        );
-    }
+    let Some(open) = open.filter(|open| *open < connections as u64 + OTHERS) else {
+        return connections;
+    };
+    let possible = usize::try_from(open - OTHERS.min(open / 2)).unwrap_or(connections);
+    let possible = possible.min(connections);
+    tracing::warn!(
+        "the system allows {open} open files, so {possible} clients can connect at once, and not \
+         {connections} (limits.connections): allow more files (`ulimit -n`, or LimitNOFILE= of \
+         systemd)"
+    );
+    possible
 }
 
 fn watch_all(poll: &Poll, listeners: &[Listener], bells: &Bells) -> io::Result<()> {
@@ -203,7 +208,7 @@ impl Reactor {
             drains: pipe_of(&[libc::SIGUSR1])?,
             reloads: pipe_of(reloads)?,
         };
-        allow_files(config.limits.connections);
+        let connections = allow_files(config.limits.connections);
         let clock = Clock::start();
         let (mut folder, mut data) = (None, Vec::new());
         if let Some(path) = &config.data.folder {
@@ -213,7 +218,8 @@ impl Reactor {
             tracing::info!("{count} files in the data folder {}", path.display());
         }
         let crew = Crew::new(&config, libraries, worker_command)?;
-        let settings = config.settings(logs.audit.is_some(), crew.gpus())?;
+        let mut settings = config.settings(logs.audit.is_some(), crew.gpus())?;
+        settings.limits.connections = connections;
         let mut server = Server::new(settings, crew.documents(), data, clock.now());
         if let Some(folder) = &config.state {
             let (functions, links) = server.learned();
@@ -445,7 +451,8 @@ impl Reactor {
         self.server.stops().is_some_and(|deadline| {
             let mut sockets = self.sockets.open.iter();
             let flushed = sockets.all(|(_, socket)| socket.is_flushed());
-            flushed || self.clock.nanos() >= deadline
+            let has_answered = flushed && !self.server.awaits_records();
+            has_answered || self.clock.nanos() >= deadline
         })
     }
 

@@ -80,6 +80,11 @@ impl Source {
         files.into_iter().flatten()
     }
 
+    /// Whether its files can be read.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        self.entry().map(drop)
+    }
+
     /// The source as a connector needs it.
     fn entry(&self) -> io::Result<Entry> {
         let text = |path: &Option<PathBuf>| {

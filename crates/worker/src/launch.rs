@@ -72,6 +72,23 @@ impl Start {
         Children::new(sandbox.is_some(), in_namespace)
     }
 
+    /// Why a worker cannot be told this: JSON has only paths that are UTF-8.
+    fn not_told(&self, error: &serde_json::Error) -> io::Error {
+        let sandbox = self.sandbox.iter();
+        let walls = sandbox.flat_map(|one| [&one.read, &one.write, &one.secrets]);
+        let own = [&self.path, &self.folder].into_iter().chain(&self.compiled);
+        let mut all = own.chain(walls.flatten());
+        let text = match all.find(|path| path.to_str().is_none()) {
+            Some(path) => format!(
+                "the path `{}` is not UTF-8, so no worker can be told of it: rename it, or name \
+                 another one",
+                path.display()
+            ),
+            None => error.to_string(),
+        };
+        io::Error::new(io::ErrorKind::InvalidInput, text)
+    }
+
     pub(crate) fn source(&self) -> Source {
         Source {
             path: self.path.clone(),
@@ -237,7 +254,7 @@ impl Launcher {
         };
         let has_gpus = gpus.as_ref().is_some_and(|names| !names.is_empty());
         let start = self.start_of(source, processes, &work, has_gpus);
-        let text = serde_json::to_vec(&start).map_err(io::Error::other)?;
+        let text = serde_json::to_vec(&start).map_err(|error| start.not_told(&error))?;
         let user = (self.sandbox.as_ref()).and_then(|sandbox| Some(sandbox.user?.0));
         let welcome = Welcome::new(&text, doorbell, user)?;
         let sandbox = start.sandbox.as_ref();

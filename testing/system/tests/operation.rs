@@ -389,6 +389,36 @@ fn another_server_takes_over_and_no_call_is_lost() {
     });
 }
 
+#[test]
+fn a_server_that_takes_over_gets_the_addresses_of_metrics_and_page() {
+    let [metrics, page] = [free_address(), free_address()];
+    let options = ["--metrics", &metrics, "--web", &page, "--no-sandbox"];
+    let mut first = start("127.0.0.1:0", &options);
+    let listen = first.host_and_port().to_string();
+    let connection = first.connect();
+    let gate = Gate::new(&first);
+    let running = gate.call(&connection);
+    wait_until("the running call", || {
+        let _ = running.is_done();
+        status(first.address())["jobs"]["running"] == 1
+    });
+    let next = start(&listen, &[&options[..], &["--takeover"]].concat());
+    // The first server answers there until it ends.
+    let text = "the server is draining; calls under way: 1\n";
+    wait_until("the first server drains", || {
+        health(&metrics, "/readyz") == told("503", text)
+    });
+    gate.open();
+    running.wait().unwrap();
+    assert!(first.ended());
+    for (address, path) in [(&metrics, "/readyz"), (&page, "/")] {
+        wait_until("the next server answers", || {
+            TcpStream::connect(address).is_ok() && health(address, path).0 == "200"
+        });
+    }
+    drop(next);
+}
+
 /// Submits calls, starts calls and fetches results, until told to stop. Returns the number of
 /// calls, and the errors.
 fn use_server(address: &str, kind: usize, over: &AtomicBool) -> (usize, Vec<String>) {

@@ -7,13 +7,14 @@ use crate::address::Address;
 use crate::error::{Error, Fault};
 use crate::grid::probe::{self, Probes};
 use crate::options::Options;
-use crate::remote::{Connection, Server, directory};
+use crate::remote::{Connection, Server, directory, generation};
 use farcall_directory::client::{ChosenServer, Known};
 use farcall_directory::message::{Choose, Chosen, Find, Found, Observe, Offer};
 use farcall_rpc_proto::{FailureKind, Kind, TRACES};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The servers behind a metaserver. Clones share one directory.
 #[derive(Clone)]
@@ -27,7 +28,15 @@ struct Shared {
     /// Connections to servers, by server number.
     servers: Mutex<HashMap<u64, Server>>,
     probes: Probes,
+    /// The process of which a thread waits until a metaserver answers again; 0 if none does.
+    sought_by: AtomicU32,
 }
+
+/// A question that failed after this time was to a metaserver that stands still, or to a network
+/// that swallows everything.
+const SLOW: Duration = Duration::from_millis(500);
+/// Time between two looks whether a metaserver answers again.
+const PAUSE: Duration = Duration::from_secs(1);
 
 impl Grid {
     /// The servers behind this metaserver.
@@ -38,6 +47,7 @@ impl Grid {
             start: Instant::now(),
             servers: Mutex::default(),
             probes: Probes::default(),
+            sought_by: AtomicU32::new(0),
         }))
     }
 
@@ -60,9 +70,11 @@ impl Grid {
         &self,
         ask: impl Fn(&Arc<Connection>) -> Result<T, Error>,
     ) -> Result<Option<T>, Error> {
-        if !self.known().asks(self.now()) {
+        let is_sought = self.0.sought_by.load(Ordering::Relaxed) == own_process();
+        if is_sought || !self.known().asks(self.now()) {
             return Ok(None);
         }
+        let start = Instant::now();
         // The second try uses a new connection, which may lead to another metaserver.
         for _ in 0..2 {
             let answer = self
@@ -75,13 +87,43 @@ impl Grid {
                     return Ok(Some(answer));
                 }
                 Err(error) if error.fault() == Fault::Peer || error.was_let_go() => {
-                    self.meta().leave();
+                    if self.meta().renew().is_err() {
+                        break;
+                    }
                 }
                 Err(error) => return Err(error),
             }
         }
         self.known().answered(self.now(), false);
+        if start.elapsed() >= SLOW && !self.meta().needs_login() {
+            self.seek();
+        }
         Ok(None)
+    }
+
+    /// Waits on a thread of its own until a metaserver answers again, so that no call waits for it.
+    fn seek(&self) {
+        let process = own_process();
+        if self.0.sought_by.swap(process, Ordering::Relaxed) == process {
+            return;
+        }
+        let shared = Arc::downgrade(&self.0);
+        let seek = move || loop {
+            std::thread::sleep(PAUSE);
+            let Some(meta) = shared.upgrade().map(|shared| shared.meta.clone()) else {
+                return;
+            };
+            if meta.answers()
+                && let Some(shared) = shared.upgrade()
+            {
+                return shared.sought_by.store(0, Ordering::Relaxed);
+            }
+        };
+        let thread = std::thread::Builder::new().name("metaserver".into());
+        if thread.spawn(seek).is_err() {
+            // Calls ask again.
+            self.0.sought_by.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Finds out which servers have a function, unless the client knows it. Returns the qualified
@@ -276,6 +318,11 @@ impl Grid {
             .name("probe".into())
             .spawn(probe);
     }
+}
+
+/// A number of this process that is not 0. A forked child has none of the threads of its parent.
+fn own_process() -> u32 {
+    generation().wrapping_add(1)
 }
 
 /// Whether a metaserver says that it knows no server for a call.

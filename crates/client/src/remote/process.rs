@@ -7,7 +7,7 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// How many forks lie between the first process that asked and this one. Differs between a parent
 /// that has asked and its child.
-pub(super) fn generation() -> u32 {
+pub(crate) fn generation() -> u32 {
     #[cfg(unix)]
     {
         static ONCE: std::sync::Once = std::sync::Once::new();

@@ -19,6 +19,10 @@ const SMALL: u64 = 64 << 10;
 /// Array bytes from which calls take turns on several connections.
 const LARGE: u64 = 4 << 20;
 
+/// Longest time in which a metaserver greets a client again. Calls wait meanwhile.
+const MOST_TO_CONNECT: Duration = Duration::from_secs(5);
+/// Longest silence of a metaserver, which computes nothing.
+const MOST_SILENCE: Duration = Duration::from_secs(3);
 /// How long a client tries again while one server replaces another.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// Time between two tries: at first, and in the end.
@@ -63,6 +67,9 @@ impl Server {
             directory::check_metaserver(&connection)?;
         }
         let address = at.first().cloned();
+        if connection.is_to_metaserver() {
+            connection.hurry(MOST_SILENCE);
+        }
         Ok(Server(Arc::new(Shared {
             address: address.unwrap_or_else(|| unreachable!("split gives one")),
             options,
@@ -100,9 +107,38 @@ impl Server {
         if let Some(connection) = self.live_connection() {
             return Ok(connection);
         }
-        let opened = open_any(&self.0.at, &self.0.options)?;
+        let opened = open_any(&self.0.at, &self.again())?;
         *lock(&self.0.connection) = opened.clone();
         Ok(opened)
+    }
+
+    /// How it connects again. Calls wait for a metaserver, which answers at once.
+    fn again(&self) -> Options {
+        let options = self.0.options.clone();
+        match self.0.is_metaserver {
+            true => Options {
+                connect_timeout: options.connect_timeout.min(MOST_TO_CONNECT),
+                lost_after: options.lost_after.map(|time| time.min(MOST_SILENCE)),
+                ..options
+            },
+            false => options,
+        }
+    }
+
+    /// Whether a new connection can be made without a login.
+    pub(crate) fn needs_login(&self) -> bool {
+        let mut at = self.0.at.iter();
+        at.any(|address| matches!(address, Address::Ssh(_)))
+    }
+
+    /// Whether somebody answers at its address. Asks on a connection of its own, for a thread that
+    /// nobody interrupts.
+    pub(crate) fn answers(&self) -> bool {
+        let options = Options {
+            on_interrupt: None,
+            ..self.again()
+        };
+        open_any(&self.0.at, &options).is_ok()
     }
 
     /// The connection, if it can still be used.
@@ -143,16 +179,13 @@ impl Server {
     }
 
     /// Replaces the connection by a new one. Calls under way end on the old one.
-    fn renew(&self) -> Result<(), Error> {
-        *lock(&self.0.connection) = open_any(&self.0.at, &self.0.options)?;
+    ///
+    /// # Errors
+    /// Nobody answers.
+    pub(crate) fn renew(&self) -> Result<(), Error> {
+        *lock(&self.0.connection) = open_any(&self.0.at, &self.again())?;
         *lock(&self.0.express) = None;
         Ok(())
-    }
-
-    /// Replaces a connection that does not work. The next request opens a new one.
-    pub(crate) fn leave(&self) {
-        // If no connection can be opened, the next request reports it.
-        let _ = self.renew();
     }
 
     /// The function with this name, from the cache or from the server.

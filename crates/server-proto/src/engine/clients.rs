@@ -188,10 +188,14 @@ impl Engine {
         tracing::info!("stopping");
         cx.stopping = Some(cx.now() + LAST_WORDS);
         cx.out.push(Action::StopListening);
-        for key in cx.clients.open() {
+        let recording = self.durable_calls.recording();
+        for key in self.cx.clients.open() {
+            let cx = &mut self.cx;
             let connection = &cx.clients[key];
             let open = connection.calls.iter();
-            let open = open.filter(|(_, call)| !connection.sending.contains(call));
+            // The journal says what becomes of a call whose record is on its way.
+            let goes_on = |call| connection.sending.contains(call) || recording.contains(call);
+            let open = open.filter(|(_, call)| !goes_on(call));
             let (open, calls): (Vec<_>, Vec<_>) = open.map(|(id, call)| (*id, *call)).unzip();
             for call in calls {
                 cx.note_call(call, FailureKind::ServerStopping.name());
@@ -210,8 +214,20 @@ impl Engine {
                 let failure = Failure::new(FailureKind::ServerStopping, text);
                 connection.proto.fail(call, &failure);
             }
-            say_goodbye(cx, key);
-            cx.answered(key);
+            self.say_goodbye(key);
+            self.cx.answered(key);
+        }
+    }
+
+    /// Takes leave of a client if the server is stopping. A client takes this as a sign that
+    /// nothing of what it waits for has begun, so its results leave first, and so does what became
+    /// of calls that are being recorded.
+    pub(crate) fn say_goodbye(&mut self, key: ConnectionKey) {
+        let cx = &mut self.cx;
+        let awaits_record = self.durable_calls.await_record(cx, Some(key));
+        let connection = &mut cx.clients[key];
+        if cx.stopping.is_some() && connection.sending.is_empty() && !awaits_record {
+            connection.proto.goodbye("the server is stopping");
         }
     }
 
@@ -267,15 +283,6 @@ impl Engine {
         if self.cx.calls.is_empty() && self.cx.clients.all_have_gone() {
             self.stop();
         }
-    }
-}
-
-/// Takes leave of a client if the server is stopping. A client takes this as a sign that nothing of
-/// what it waits for has begun, so its results leave first.
-pub(crate) fn say_goodbye(cx: &mut Context, key: ConnectionKey) {
-    let connection = &mut cx.clients[key];
-    if cx.stopping.is_some() && connection.sending.is_empty() {
-        connection.proto.goodbye("the server is stopping");
     }
 }
 

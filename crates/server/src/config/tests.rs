@@ -35,6 +35,14 @@ fn the_commented_source_is_one_with_the_defaults() {
 }
 
 #[test]
+fn a_source_whose_credentials_are_missing_is_told_at_the_start() {
+    let text = "[sources.weather]\naddress = \"https://a/\"\npassword_file = \"/nowhere/word\"";
+    let known = Config::parse(text).unwrap().sources.remove("weather");
+    let error = known.unwrap().check().unwrap_err().to_string();
+    assert!(error.starts_with("/nowhere/word: "), "{error}");
+}
+
+#[test]
 fn unknown_names_are_errors() {
     assert!(Config::parse("lissten = []").is_err());
     assert!(Config::parse("[workers]\ncount = -1").is_err());

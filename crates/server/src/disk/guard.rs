@@ -4,6 +4,7 @@
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -16,10 +17,25 @@ const OTHERS: u32 = 0o077;
 /// A file that a server locks, beside the folder itself.
 const LOCK: &str = "lock";
 
-/// Makes the state folder, or takes it from other users' eyes.
+/// How the names begin of what servers make in a state folder, now and in earlier versions.
+const OWN: [&str; 10] = [
+    "arrays",
+    "calls.",
+    "identity",
+    "jobs",
+    LOCK,
+    "learned",
+    "meta-",
+    "migrated",
+    "quarantine",
+    "record",
+];
+
+/// Makes the state folder, or takes it from other users' eyes. Files that no server has made stay
+/// as they are.
 ///
 /// # Errors
-/// It cannot be made, or it belongs to another user.
+/// It cannot be made, it belongs to another user, or others can read it and it has other files.
 pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
     make_folder(folder)?;
     let known = fs::metadata(folder)?;
@@ -33,6 +49,15 @@ pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
     if known.mode() & OTHERS != 0 {
+        if let Some(name) = foreign(folder)? {
+            let text = format!(
+                "other users can read it (mode {:o}), and it has files that no server has made, \
+                 such as `{}`: name a folder that has nothing else, or close it with `chmod 700`",
+                known.mode() & 0o7777,
+                name.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+        }
         fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE))?;
         tracing::warn!(
             "{}: other users could read the folder (mode {:o}); its mode is now 700",
@@ -40,13 +65,34 @@ pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
             known.mode() & 0o777
         );
     }
-    tighten(folder, 2)
+    tighten(folder, 2, is_own)
 }
 
-/// Takes the files of a folder from other users.
-fn tighten(folder: &Path, depth: usize) -> io::Result<()> {
+/// Whether a server has made what has this name in a state folder.
+fn is_own(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    OWN.iter().any(|own| name.starts_with(own))
+}
+
+/// A name in a folder of something that no server has made.
+fn foreign(folder: &Path) -> io::Result<Option<OsString>> {
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        // A disk of its own has this folder.
+        if !is_own(&name) && name != "lost+found" {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
+}
+
+/// Takes the files of a folder whose names are wanted from other users.
+fn tighten(folder: &Path, depth: usize, is_wanted: fn(&OsStr) -> bool) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
+        if !is_wanted(&entry.file_name()) {
+            continue;
+        }
         let known = match entry.metadata() {
             Ok(known) => known,
             // It has disappeared meanwhile.
@@ -62,7 +108,7 @@ fn tighten(folder: &Path, depth: usize) -> io::Result<()> {
             fs::set_permissions(entry.path(), Permissions::from_mode(mode))?;
         }
         if known.is_dir() && depth > 0 {
-            tighten(&entry.path(), depth - 1)?;
+            tighten(&entry.path(), depth - 1, |_| true)?;
         }
     }
     Ok(())
@@ -128,6 +174,29 @@ fn try_lock(file: &File) -> Result<(), Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_that_no_server_has_made_stay_as_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        let set = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode));
+        let [script, log] = ["run.sh", "calls.a.log"].map(|name| folder.path().join(name));
+        for path in [&script, &log] {
+            fs::write(path, "").unwrap();
+            set(path, 0o755).unwrap();
+        }
+        set(folder.path(), 0o755).unwrap();
+        let error = prepare(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("`run.sh`"), "{error}");
+        assert_eq!([folder.path(), &script, &log].map(mode), [0o755; 3]);
+        set(folder.path(), 0o700).unwrap();
+        prepare(folder.path()).unwrap();
+        assert_eq!([mode(&script), mode(&log)], [0o755, 0o600]);
+        fs::remove_file(script).unwrap();
+        set(folder.path(), 0o755).unwrap();
+        prepare(folder.path()).unwrap();
+        assert_eq!(mode(folder.path()), 0o700);
+    }
 
     #[test]
     fn a_folder_that_another_host_uses_is_left_alone() {

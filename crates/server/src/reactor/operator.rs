@@ -4,7 +4,7 @@
 use crate::audit::Audit;
 use crate::config::Config;
 use crate::socket::Socket;
-use farcall_access::{Access, Found, Proving, Refusal, User};
+use farcall_access::{Access, Found, Proving, Refusal, Tls, User};
 use farcall_otlp::Exporter;
 use farcall_record::Line;
 use farcall_recorder::Recorder;
@@ -131,33 +131,54 @@ impl Operator {
     /// listeners share.
     pub(super) fn reload(&mut self, identity: Option<&Certificate>) {
         tracing::info!("SIGHUP: reading certificates, tokens and the configuration again");
-        match self.reread.as_ref().map(|reread| reread()) {
-            Some(Ok(config)) => self.reconfigure(&config),
-            Some(Err(error)) => tracing::error!("{error}; the server goes on with what it has"),
-            None => {}
+        let fresh = match self.reread.as_ref().map(|reread| reread()) {
+            Some(Ok(config)) => Some(config),
+            Some(Err(error)) => {
+                tracing::error!("{error}; the server goes on with what it has");
+                None
+            }
+            None => None,
+        };
+        let asked = self.asks_for_certificates();
+        self.reload_certificate(fresh.as_ref().and_then(|fresh| fresh.tls.clone()), identity);
+        if let Some(config) = fresh {
+            self.reconfigure(&config, asked != self.asks_for_certificates());
         }
         if let Some(Err(error)) = self.logs.audit.as_mut().map(Audit::reopen) {
             tracing::error!("the audit log was not opened anew: {error}");
         }
-        if let (Some(tls), Some(identity)) = (&self.config.tls, identity)
-            && let Err(error) = tls.reload(identity)
-        {
-            tracing::error!("TLS: {error}; the server goes on with the certificate that it has");
+    }
+
+    /// Reads the certificate again, from other files if the configuration names some now.
+    fn reload_certificate(&mut self, fresh: Option<Tls>, identity: Option<&Certificate>) {
+        let (Some(current), Some(identity)) = (&self.config.tls, identity) else {
+            return;
+        };
+        let tls = fresh.unwrap_or_else(|| current.clone());
+        match tls.reload(identity) {
+            Ok(()) => self.config.tls = Some(tls),
+            Err(error) => {
+                tracing::error!("TLS: {error}; the server goes on with the certificate that it has")
+            }
         }
     }
 
+    /// Whether certificates name clients.
+    fn asks_for_certificates(&self) -> bool {
+        let tls = self.config.tls.as_ref();
+        tls.is_some_and(|tls| tls.clients.is_some())
+    }
+
     /// Applies the settings that may change while the server runs, and names the others.
-    fn reconfigure(&mut self, config: &Config) {
+    /// `is_new`: the TLS settings that hold now may admit others than those before.
+    fn reconfigure(&mut self, config: &Config, is_new: bool) {
         let mut access = config.access.clone();
         access.audit.clone_from(&self.config.access.audit);
-        if access != self.config.access {
-            match Access::new("server", &access, config.tls.as_ref()) {
+        if is_new || access != self.config.access {
+            match Access::new("server", &access, self.config.tls.as_ref()) {
                 Ok(made) => (self.access, self.config.access) = (made, access),
                 Err(error) => tracing::error!("tokens: {error}; who may connect has not changed"),
             }
-        }
-        if self.config.tls.is_some() && config.tls.is_some() {
-            self.config.tls.clone_from(&config.tls);
         }
         let changed = self.config.differences(config);
         if !changed.is_empty() {

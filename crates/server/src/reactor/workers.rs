@@ -12,7 +12,7 @@ use rustix::io::Errno;
 impl Reactor {
     /// Starts one worker for each library and waits until all are bound, so that a library that
     /// cannot be bound is known before anybody calls it.
-    pub(crate) fn warm_up(&mut self) -> Result<(), String> {
+    pub(crate) fn warm_up(&mut self) -> Result<bool, String> {
         let workers = self.server.start_workers();
         self.act();
         for key in workers {
@@ -26,8 +26,12 @@ impl Reactor {
                 let mut poll = [
                     PollFd::new(&socket, PollFlags::IN),
                     PollFd::new(&output, hung_up),
+                    PollFd::new(&self.bells.signals, PollFlags::IN),
                 ];
                 while rustix::event::poll(&mut poll, None) == Err(Errno::INTR) {}
+                if !poll[2].revents().is_empty() {
+                    return Ok(false);
+                }
                 let came = !poll[0].revents().is_empty();
                 if !worker.is_awaited() || !came {
                     break worker.read_greeting();
@@ -54,7 +58,8 @@ impl Reactor {
             }
         }
         let admitted = self.listeners.admit(self.operator.config.takeover);
-        admitted.map_err(|error| error.to_string())
+        admitted.map_err(|error| error.to_string())?;
+        Ok(true)
     }
 
     /// Takes the outcomes of finished calls. Returns whether there were any.

@@ -643,3 +643,53 @@ fn a_server_reads_its_files_again_after_a_hangup() {
     });
     call(&server);
 }
+
+#[test]
+fn a_server_asks_for_certificates_after_a_hangup() {
+    let folder = folder("clients");
+    let make = ["access", "certificate", "server", "tls", "127.0.0.1"];
+    stdout(&run(farcall(&make).current_dir(&folder)));
+    let config = folder.join("farcall.toml");
+    let tls = "[tls]\ncertificate = \"tls/server.pem\"\nkey = \"tls/server.key\"\n";
+    std::fs::write(&config, tls).unwrap();
+    let mut server = start(&folder, &["--config", "farcall.toml"]);
+    let list = |server: &ServerProcess| {
+        let mut command = farcall(&["ls", server.address()]);
+        command.env("FARCALL_CA", folder.join("tls/authority.pem"));
+        run(&mut command)
+    };
+    assert!(stdout(&list(&server)).starts_with("system/copy"));
+    // Files that cannot be read change nothing.
+    std::fs::write(&config, format!("{tls}clients = \"tls/nothing.pem\"\n")).unwrap();
+    server.reload();
+    assert!(stdout(&list(&server)).starts_with("system/copy"));
+    std::fs::write(&config, format!("{tls}clients = \"tls/authority.pem\"\n")).unwrap();
+    server.reload();
+    wait_until("a client without a certificate is refused", || {
+        let listed = list(&server);
+        !listed.status.success() && stderr(&listed).contains("asks for a certificate")
+    });
+    std::fs::write(&config, tls).unwrap();
+    server.reload();
+    wait_until("it is accepted again", || list(&server).status.success());
+}
+
+#[test]
+fn a_key_of_an_authority_that_is_elsewhere_is_asked_for() {
+    let folder = folder("elsewhere");
+    let make = |name: &str| {
+        let words = ["access", "certificate", "client", "tls", name];
+        run(farcall(&words).current_dir(&folder))
+    };
+    stdout(&make("alice"));
+    let [key, safe] = ["tls-authority", "safe"].map(|name| folder.join(name));
+    std::fs::rename(&key, &safe).unwrap();
+    let text = stderr(&make("bob"));
+    assert!(
+        text.contains("tls-authority/authority.key is missing"),
+        "{text}"
+    );
+    assert!(!key.exists() && !folder.join("tls/bob.pem").exists());
+    std::fs::rename(&safe, &key).unwrap();
+    stdout(&make("bob"));
+}

@@ -10,6 +10,8 @@ use farcall_client::{
 use farcall_system::cluster::{Cluster, Running, begin, done, serving, status, wait_for_servers};
 use farcall_system::server::connect;
 use farcall_system::{BOUND, daemon, farcall, stop, wait_until};
+use rustix::fs::{CWD, mkfifoat};
+use rustix::process::Signal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -170,6 +172,40 @@ fn the_calls_of_a_frozen_server_run_elsewhere_or_end() {
     server.freeze();
     let text = call.end().unwrap_err().to_string();
     assert!(text.contains("has been silent for 3 s"), "{text}");
+}
+
+#[test]
+fn a_frozen_metaserver_holds_one_call_for_a_moment() {
+    let mut cluster = Cluster::new();
+    let mut metaserver = cluster.metaserver(&[]);
+    cluster.serve(&[metaserver.address()], &["--pes", "1"]);
+    wait_for_servers(metaserver.address(), 1);
+    let server = connect(metaserver.address());
+    let again = server.function("again").unwrap();
+    let call = || {
+        let start = Instant::now();
+        begin(&again, 3, 0.001, 1.0).end().unwrap();
+        start.elapsed()
+    };
+    call();
+    metaserver.signal(Signal::STOP);
+    let first = call();
+    assert!(first < Duration::from_secs(12), "{first:?}");
+    // Longer than the time after which the client asks again.
+    let end = Instant::now() + Duration::from_secs(3);
+    while Instant::now() < end {
+        let next = call();
+        assert!(next < Duration::from_secs(2), "{next:?}");
+    }
+    metaserver.signal(Signal::CONT);
+    // The client learns of another server by the metaserver alone.
+    cluster.serve(&[metaserver.address()], &["--pes", "1"]);
+    let fresh = cluster.servers.last().unwrap().address().to_owned();
+    wait_until("the client asks the metaserver again", || {
+        let calls = [0.2; 2].map(|seconds| begin(&again, 3, seconds, 1.0));
+        calls.into_iter().for_each(|call| call.end().unwrap());
+        done(&fresh) > 0
+    });
 }
 
 #[test]
@@ -423,6 +459,20 @@ fn up_brings_a_cluster_and_takes_it_with_it() {
             Server::connect(address, Default::default()).is_err()
         });
     }
+}
+
+#[test]
+fn up_ends_with_a_signal_while_a_server_starts() {
+    let cluster = Cluster::new();
+    // Who opens it waits until somebody writes to it.
+    let interface = cluster.folder.path().join("slow.idl");
+    mkfifoat(CWD, &interface, 0o600.into()).unwrap();
+    let words = ["up", "--local", "1", "slow.idl", "--listen", "127.0.0.1:0"];
+    let mut up = daemon(cluster.folder.path(), &words, &[]);
+    let start = Instant::now();
+    assert!(stop(&mut up));
+    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(Server::connect(up.address(), Default::default()).is_err());
 }
 
 /// A database, unless this machine cannot have one.

@@ -36,7 +36,8 @@ impl Connection {
     pub(crate) fn open(address: &Address, options: &Options) -> Result<Arc<Connection>, Error> {
         let connection = Connection::open_by(address, options, None)?;
         let local = connection.lock().peer.local.take();
-        let may_change = options.same_host && connection.socket.is_within_host();
+        let may_change = options.same_host && !options.credentials.is_stranger();
+        let may_change = may_change && connection.socket.is_within_host();
         let may_change = may_change && !connection.socket.is_unix();
         let Some(name) = local.filter(|_| may_change) else {
             return Ok(connection);
@@ -51,6 +52,15 @@ impl Connection {
         options: &Options,
         way: Option<SocketAddr>,
     ) -> Result<Arc<Connection>, Error> {
+        let knows_processes = matches!(address, Address::Unix(_) | Address::Ssh(_));
+        if knows_processes && options.credentials.is_stranger() {
+            return Err(Error::Refused {
+                address: address.clone(),
+                reason: "the server would take a caller without a token for the user of this \
+                         process; call with a token"
+                    .into(),
+            });
+        }
         let mut tries = TRIES;
         loop {
             let connect = Socket::connect(address, way, options);
@@ -207,4 +217,24 @@ fn is_known(socket: &Socket, options: &Options) -> bool {
     let is_strict = options.credentials.is_strict();
     let is_known = socket.is_unix() || socket.is_ssh() || socket.is_tls();
     !is_strict && (is_known || options.credentials.is_named())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::credentials::Credentials;
+
+    #[test]
+    fn no_server_takes_a_stranger_for_the_user_of_this_process() {
+        let options = Options {
+            credentials: Credentials::of_stranger().for_named_server(),
+            ..Options::default()
+        };
+        for address in ["unix:///nowhere/socket", "ssh://nowhere"] {
+            let opened = Connection::open(&address.parse().unwrap(), &options);
+            let error = opened.err().map(|error| error.to_string());
+            let error = error.unwrap_or_default();
+            assert!(error.contains("call with a token"), "{error}");
+        }
+    }
 }

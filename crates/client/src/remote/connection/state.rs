@@ -149,6 +149,14 @@ impl Outlook {
 }
 
 impl State {
+    /// The peer counts as lost after this time at most from now on, unless it is never lost.
+    pub(crate) fn hurry(&mut self, most: Duration) {
+        let limit = self.silence.limit();
+        if !limit.is_zero() {
+            self.silence = Silence::new(Some(limit.min(most)));
+        }
+    }
+
     pub(crate) fn new(hello: &Hello, is_remote: bool, silence: Silence) -> State {
         let mut limits = Limits {
             calls: 1 << 16,
