@@ -83,7 +83,7 @@ def test_what_cannot_be_fetched_says_why(start, state, nap_idl):
     with pytest.raises(farcall.ServerError, match="cancelled"):
         waiting.fetch()
     assert long.cancel().state == "cancelled"
-    short = nap.with_retention(hours=1).submit(1)
+    short = pickle.loads(pickle.dumps(nap.with_retention(hours=1))).submit(1)
     assert short.fetch(timeout=30).slept == 1
     assert short.status.expires - short.status.ended == pytest.approx(3600, abs=1)
     with pytest.raises(farcall.ArgumentError, match=r"fetch\(\) makes it"):
