@@ -373,6 +373,10 @@ impl Call {
     }
 
     fn exhausted(&self, error: Error, before: Option<Error>) -> Error {
+        if matches!(error, Error::Interrupted) {
+            // The program wants to see what has interrupted it.
+            return error;
+        }
         if let Some(soonest) = &self.soonest {
             return Error::Failed(soonest.clone());
         }
