@@ -62,7 +62,7 @@ def test_pickled_functions_and_maps_keep_their_output(prints, capsys):
     lines = []
     prints.with_output(lines.append).map([("one\n", ""), ("two\n", "")]).wait()
     assert sorted(lines) == ["one\n", "two\n"]
-    with open(os.devnull, "w") as file, pytest.raises(TypeError, match="pickle"):
+    with pathlib.Path(os.devnull).open("w") as file, pytest.raises(TypeError, match="pickle"):
         pickle.dumps(prints.with_output(file))
 
 
