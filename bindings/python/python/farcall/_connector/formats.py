@@ -320,12 +320,12 @@ def _check_whole(
     if dtype.kind not in "fc":
         return
     real = np.finfo(dtype)
-    large = (np.abs(table) >= 2.0 ** (real.nmant + 1)).any(axis=1)
-    if not large.any():
+    is_large: Array = np.any(np.abs(table) >= 2.0 ** (real.nmant + 1), axis=1, keepdims=True)
+    if not is_large.any():
         return
-    for is_large, row in zip(large, rows, strict=False):
+    for row_is_large, row in zip(is_large.flat, rows, strict=False):
         fields = row if picked is None else [row[column] for column in picked]
-        for field in fields if is_large else []:
+        for field in fields if row_is_large else []:
             if _WHOLE.fullmatch(field) and int(real.dtype.type(int(field))) != int(field):
                 raise UnfitError(
                     f"the source `{source}` has the whole number {field.strip()}, which {dtype} "
