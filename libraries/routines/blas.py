@@ -86,7 +86,8 @@ def level1_mixed():
 
 
 def level2_general():
-    plain = is_one("trans", "N")
+    # OpenBLAS also takes letters for a matrix that is conjugated only.
+    plain = is_one("trans", "N", "R", "O", "S")
     xs = vector("IN", "x", f"({plain} ? n : m)", "incx")
     ys = vector("INOUT", "y", f"({plain} ? m : n)", "incy")
     case = dict(m=7, n=5, lda=8, alpha=ALPHA, beta=BETA, incx=1, incy=2)
@@ -168,7 +169,8 @@ def level2_triangular():
 
 
 def level3():
-    na, nb = is_one("transa", "N"), is_one("transb", "N")
+    # OpenBLAS also takes R, for a matrix that is conjugated only.
+    na, nb = is_one("transa", "N", "R"), is_one("transb", "N", "R")
     a = matrix("IN", "a", f"({na} ? m : k)", f"{na} ? k : m", "lda")
     b = matrix("IN", "b", f"({nb} ? k : n)", f"{nb} ? n : k", "ldb")
     c = matrix("INOUT", "c", "m", "n", "ldc")

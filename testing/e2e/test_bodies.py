@@ -30,3 +30,49 @@ def test_a_library_in_the_folder_of_the_file_and_a_body(start, tmp_path, name, s
     assert server.call("own/both", n=4).y == 9
     assert server.call("own/plain", n=4).y == 8
     assert "unused variable" in process.log()
+
+
+SURROUNDINGS = """
+Module state;
+Globals {
+    #include <locale.h>
+    #include <string.h>
+    #include <sys/stat.h>
+    #include <unistd.h>
+    void farcall_fail(const char *);
+    static void change(void)
+    {
+        umask(0707);
+        setlocale(LC_ALL, "C.UTF-8");
+        if (chdir("/"))
+            farcall_fail("no folder");
+    }
+    static int are_changed(void)
+    {
+        char folder[4096];
+        mode_t mask = umask(0);
+        umask(mask);
+        return 100 * !strcmp(getcwd(folder, sizeof folder), "/") + 10 * (mask == 0707) +
+               !strcmp(setlocale(LC_ALL, 0), "C.UTF-8");
+    }
+}
+Define changes(OUT int *y) { change(); *y = are_changed(); }
+Define looks(OUT int *y) { *y = are_changed(); }
+DefClass Own
+{
+    DefMethod changes(OUT int *y) { change(); *y = 0; }
+    DefMethod looks(OUT int *y) { *y = are_changed(); }
+}
+"""
+
+
+def test_what_a_function_changes_around_it_ends_with_its_call(start, tmp_path):
+    file = tmp_path / "state.idl"
+    file.write_text(SURROUNDINGS)
+    server = start(file, options=["--allow-code", "--workers", "1"]).connect()
+    for _ in range(2):
+        assert server.call("changes").y == 111
+        assert server.call("looks").y == 0
+    with server.new("Own") as own:
+        own.method("changes")()
+        assert own.method("looks")().y == 111, "an object keeps its state"

@@ -230,6 +230,36 @@ print("goes on", flush=True)
 sys.stdin.readline()
 """
 
+ASKS = """
+import signal, sys
+import farcall
+nap = farcall.connect(sys.argv[1]).function("nap")
+call = nap.call_async(60_000)
+
+def ask(*_):
+    assert not call.done()
+    assert call.progress() == (0, 0, 0, 0)
+    call.add_done_callback(print)
+    for wait in (call.result, call.status, call.cancel):
+        try:
+            wait()
+        except RuntimeError as error:
+            assert "a signal handler cannot ask" in str(error)
+        else:
+            sys.exit("it waited for itself")
+    raise KeyError
+
+signal.signal(signal.SIGALRM, ask)
+print("waits", flush=True)
+sys.stdin.readline()
+signal.alarm(1)
+try:
+    call.result()
+except KeyError:
+    print("goes on", flush=True)
+sys.stdin.readline()
+"""
+
 
 def goes_on(program, address, disturb):
     """Whether a program goes on after a disturbance while its threads wait for servers."""
@@ -266,7 +296,8 @@ def test_a_handle_is_dropped_while_another_thread_connects(start, nap_idl):
         assert goes_on(DROPS, server.address, replace)
 
 
-def test_threads_go_on_while_a_call_looks_for_another_server(start, tmp_path):
+@pytest.mark.parametrize("program", [LOOKS, ASKS], ids=["threads", "signal"])
+def test_threads_go_on_while_a_call_looks_for_another_server(start, tmp_path, program):
     idl = tmp_path / "naps.idl"
     idl.write_text(NAP.replace('"Sleep"', '"Sleep" Repeatable "yes"'))
     words = [FARCALL, "meta", "--listen", "127.0.0.1:0", "--store", "none"]
@@ -281,6 +312,6 @@ def test_threads_go_on_while_a_call_looks_for_another_server(start, tmp_path):
                 metaserver.send_signal(signal.SIGSTOP)
                 server.process.kill()
 
-            assert goes_on(LOOKS, f"meta://{address.partition('//')[2]}", lose)
+            assert goes_on(program, f"meta://{address.partition('//')[2]}", lose)
         finally:
             metaserver.kill()

@@ -47,7 +47,7 @@ def test_a_matrix_is_put_used_and_got(library_server, same_host):
     assert np.allclose(a @ solved.b.ravel(), b)
     assert np.array_equal(server.get(h), factors), "it was only read"
     h.drop()
-    with pytest.raises(farcall.ServerError, match="no array") as raised:
+    with pytest.raises(farcall.NotFoundError, match="no array") as raised:
         server.get(h)
     assert raised.value.fault == "caller"
 

@@ -83,7 +83,7 @@ def test_what_cannot_be_fetched_says_why(start, state, nap_idl):
     with pytest.raises(farcall.ServerError, match="cancelled"):
         waiting.fetch()
     assert long.cancel().state == "cancelled"
-    short = nap.with_retention(hours=1).submit(1)
+    short = pickle.loads(pickle.dumps(nap.with_retention(hours=1))).submit(1)
     assert short.fetch(timeout=30).slept == 1
     assert short.status.expires - short.status.ended == pytest.approx(3600, abs=1)
     with pytest.raises(farcall.ArgumentError, match=r"fetch\(\) makes it"):
@@ -92,6 +92,23 @@ def test_what_cannot_be_fetched_says_why(start, state, nap_idl):
         short.fetch(into={"wrong": np.empty(1)})
     with pytest.raises(farcall.ArgumentError, match="hexadecimal"):
         server.job("nothing")
+
+
+def test_results_do_not_overwrite_each_other(start, state):
+    n = 4
+    a, b = system(n)
+    server = start(LIBRARIES / "lapack.idl", options=state).connect()
+    job = server.function("dgesv").submit(n=n, nrhs=1, a=a, lda=n, b=b, ldb=n)
+    expected = job.fetch(timeout=30)
+    for room, rows in (np.zeros((2 * n, n)), slice(0, None, 2)), (np.zeros((n, n)), slice(None)):
+        with pytest.raises(farcall.ArgumentError, match="share memory"):
+            job.fetch(into={"a": room[rows], "b": room[0]})
+        assert not room.any()
+    # They lie between each other and share nothing.
+    room = np.zeros((2 * n, n))
+    job.fetch(into={"a": room[::2], "b": room[1]})
+    assert np.array_equal(room[::2], expected.a)
+    assert np.array_equal(room[1], expected.b.ravel())
 
 
 def test_a_server_without_a_folder_says_so(start):

@@ -1,7 +1,9 @@
 """The printed output of libraries, in the server's log and at clients that ask for it."""
 
 import io
+import os
 import pathlib
+import pickle
 import subprocess
 
 import farcall
@@ -52,6 +54,16 @@ def test_lines_appear_where_the_caller_wants_them(prints, capsys):
     assert lines[-1] == "later\n"
     with pytest.raises(farcall.ArgumentError, match="a file or a callable"):
         prints.with_output(3)
+
+
+def test_pickled_functions_and_maps_keep_their_output(prints, capsys):
+    pickle.loads(pickle.dumps(prints.with_output()))("out\n", "")
+    assert capsys.readouterr().out == "out\n"
+    lines = []
+    prints.with_output(lines.append).map([("one\n", ""), ("two\n", "")]).wait()
+    assert sorted(lines) == ["one\n", "two\n"]
+    with pathlib.Path(os.devnull).open("w") as file, pytest.raises(TypeError, match="pickle"):
+        pickle.dumps(prints.with_output(file))
 
 
 def test_an_exception_of_the_writer_ends_the_call(prints):

@@ -1,6 +1,7 @@
 """Processor elements and bandwidth reserved ahead of time, from Python, C and the command."""
 
 import json
+import pickle
 import subprocess
 import time
 
@@ -53,6 +54,7 @@ def test_a_reservation_is_made_used_and_released(server):
         within = nap.with_reservation(reservation)
         assert within(1).done == 1
         assert nap.with_reservation(reservation.id)(1).done == 1
+        assert pickle.loads(pickle.dumps(within))(1, timeout=20).done == 1
         assert not outside.done()
         assert [known.id for known in server.reservations()] == [reservation.id]
         with pytest.raises(farcall.ServerError, match="earliest start") as refused:

@@ -1,5 +1,6 @@
 """Calls that are recorded and run as a data-flow graph, on real servers."""
 
+import pickle
 import signal
 import sys
 import threading
@@ -446,6 +447,16 @@ def test_a_function_that_only_one_server_has(start, steps):
         servers[1].transaction(),
     ):
         servers[0].function("dcopy")(n, x, 1, y, 1)
+
+
+def test_a_handle_is_pickled_with_its_own_server(start, steps):
+    servers = connect_all([start(BLAS), start(steps)])
+    data = np.frombuffer(np.random.default_rng(6).bytes(10_000), dtype="S1")
+    with farcall.transaction(servers):
+        made = servers[1].function("copy")(n=len(data), in_=data).out
+    again = pickle.loads(pickle.dumps(made.handle))
+    assert again.id == made.handle.id
+    assert np.array_equal(again.get(), data)
 
 
 def test_the_graph_can_be_drawn(start, steps):

@@ -100,29 +100,55 @@ struct Unpack<R (F::*)(Args...) noexcept> : Unpack<R (F::*)(Args...)> {};
 template <class F, class R, class... Args>
 struct Unpack<R (F::*)(Args...) const noexcept> : Unpack<R (F::*)(Args...)> {};
 
+template <class R, class... Args> struct Unpack<R (*)(Args...)> {
+  static void call(R (*function)(Args...), void *const *arguments) {
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      function(*static_cast<std::remove_cvref_t<Args> *>(arguments[I])...);
+    }(std::index_sequence_for<Args...>{});
+  }
+};
+
 /* A lambda with captures, or another function object. */
 template <class F>
 concept FunctionObject = std::is_class_v<F> && requires { &F::operator(); };
 
-/* What FARCALL_CLOSURE points to. An exception of the object becomes the error of the call. */
+/* What FARCALL_CLOSURE points to. An exception of the function becomes the error of the call. */
 struct Closure {
   const char *(*function)(void *user, void *const *arguments) = nullptr;
   void *user = nullptr;
 
   template <FunctionObject F> static Closure of(const F &object) {
-    return {[](void *user, void *const *arguments) -> const char * {
-              static thread_local std::string problem;
-              try {
+    return {[](void *user, void *const *arguments) {
+              return problem_of([&] {
                 Unpack<decltype(&F::operator())>::call(*static_cast<F *>(user), arguments);
-                return nullptr;
-              } catch (const std::exception &error) {
-                problem = error.what();
-              } catch (...) {
-                problem = "an exception";
-              }
-              return problem.c_str();
+              });
             },
             const_cast<F *>(&object)};
+  }
+
+  template <class R, class... Args> static Closure of(R (*function)(Args...)) {
+    return {[](void *user, void *const *arguments) {
+              return problem_of([&] {
+                auto *function = reinterpret_cast<R (*)(Args...)>(user);
+                Unpack<R (*)(Args...)>::call(function, arguments);
+              });
+            },
+            reinterpret_cast<void *>(function)};
+  }
+
+private:
+  /* Why a function failed; NULL if it did not. */
+  template <class F> static const char *problem_of(F &&run) {
+    static thread_local std::string problem;
+    try {
+      run();
+      return nullptr;
+    } catch (const std::exception &error) {
+      problem = error.what();
+    } catch (...) {
+      problem = "an exception";
+    }
+    return problem.c_str();
   }
 };
 
@@ -178,7 +204,12 @@ public:
     } else if constexpr (Element<Plain>) {
       copy(given);
     } else if constexpr (Callable<std::decay_t<T>>) {
-      set(reinterpret_cast<const void *>(+given), sizeof(void *), FARCALL_FUNCTION, true);
+      if constexpr (requires { Closure::of(+given); }) {
+        closure_ = Closure::of(+given);
+        value_ = {&closure_, sizeof closure_, static_cast<farcall_kind>(FARCALL_CLOSURE), true};
+      } else { /* It has an ellipsis. */
+        set(reinterpret_cast<const void *>(+given), sizeof(void *), FARCALL_FUNCTION, true);
+      }
     } else if constexpr (FunctionObject<Plain> && !Array<T>) {
       closure_ = Closure::of<Plain>(given);
       value_ = {&closure_, sizeof closure_, static_cast<farcall_kind>(FARCALL_CLOSURE), true};

@@ -236,16 +236,13 @@ fn slots<'py>(
         let text = format!("`{unknown}` is not an OUT or INOUT argument");
         return Err(error::arguments(py, name, &text));
     }
-    let ranges: Vec<_> = slots.iter().flatten().map(Slot::range).collect();
-    for (index, a) in ranges.iter().enumerate() {
-        let apart = |b: &std::ops::Range<usize>| a.end <= b.start || b.end <= a.start;
-        let others = ranges[index + 1..].iter();
-        if !a.is_empty() && !others.filter(|b| !b.is_empty()).all(apart) {
-            return Err(error::arguments(
-                py,
-                name,
-                "two arrays of `into` share memory",
-            ));
+    let filled: Vec<&Slot<'py>> = slots.iter().flatten().collect();
+    for (index, one) in filled.iter().enumerate() {
+        for other in &filled[index + 1..] {
+            if one.given.is(&other.given) || one.shares(other)? {
+                let text = "two arrays of `into` share memory";
+                return Err(error::arguments(py, name, text));
+            }
         }
     }
     Ok(slots)

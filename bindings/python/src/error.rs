@@ -89,6 +89,7 @@ fn class_of(error: &Error) -> &'static str {
         Error::Failed(failure) => match failure.kind {
             FailureKind::UnknownFunction => "UnknownFunction",
             FailureKind::BadArgument => "ArgumentError",
+            FailureKind::NotFound => "NotFoundError",
             FailureKind::Stalled => "TimeoutError",
             FailureKind::NoAnswer => "CallbackError",
             FailureKind::ObjectLost

@@ -49,11 +49,19 @@ pub(crate) struct Function {
     order: Order,
     results: Results,
     origin: Origin,
-    /// How long the server keeps the results of a durable call.
-    retention: Option<Duration>,
+    own: Own,
     times: Mutex<Option<Times>>,
     /// The library that computed the last call.
     library: Mutex<Option<Arc<str>>>,
+}
+
+/// What a user has set for the calls of one handle, beside what the client knows.
+#[derive(Clone, Default)]
+struct Own {
+    /// How long the server keeps the results of a durable call.
+    retention: Option<Duration>,
+    /// Where the output goes, as the user gave it; `None` of Python is `sys.stdout`.
+    output: Option<Arc<Py<PyAny>>>,
 }
 
 impl Function {
@@ -67,7 +75,7 @@ impl Function {
             order: interface.order(),
             results: Results::new(interface),
             origin,
-            retention: None,
+            own: Own::default(),
             times: Mutex::default(),
             library: Mutex::default(),
             client,
@@ -76,6 +84,14 @@ impl Function {
 }
 
 impl Function {
+    /// The same function, whose calls the client makes in another way.
+    fn with_client(&self, client: farcall_client::Function) -> Function {
+        Function {
+            own: self.own.clone(),
+            ..Function::new(client, self.origin.clone())
+        }
+    }
+
     /// Fails in a forked child, whose parent has the connection.
     pub(crate) fn check_process(&self, py: Python<'_>) -> PyResult<()> {
         self.origin.check(py)
@@ -88,7 +104,7 @@ impl Function {
     ) -> Vec<(farcall_client::Server, farcall_client::Function)> {
         let at = |server: farcall_client::Server| {
             let function = server.function(&self.name).ok()?;
-            Some((server, function))
+            Some((server, function.with_output(self.client.output().cloned())))
         };
         let mut found: Vec<_> = py.detach(|| match self.client.reservation() {
             // All calls of a reservation go to one server.
@@ -182,43 +198,57 @@ impl Function {
         self.estimate(py, args, kwargs)
     }
 
-    /// Another process connects again and asks for the function there.
+    /// Another process connects again and asks for the function there. The reservation, the
+    /// retention and the output go with it.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         if self.client.is_method() {
             let text = "a method of a remote object cannot be pickled";
             return Err(pyo3::exceptions::PyTypeError::new_err(text));
         }
-        self.origin.reduce(py, "function", Some(&self.name))
+        let own = PyDict::new(py);
+        if let Some(reservation) = self.client.reservation() {
+            own.set_item("reservation", reservation.to_string())?;
+        }
+        if let Some(retention) = self.own.retention {
+            own.set_item("hours", retention.as_secs_f64() / 3600.0)?;
+        }
+        if let Some(output) = &self.own.output {
+            own.set_item("output", output.bind(py))?;
+        }
+        let reduced = self.origin.reduce(py, "function", Some(&self.name))?;
+        if own.is_empty() {
+            return Ok(reduced);
+        }
+        let make = py.import("farcall._handles")?.getattr("function_with")?;
+        PyTuple::new(
+            py,
+            [
+                make,
+                PyTuple::new(py, [own.into_any(), reduced.get_item(1)?])?.into_any(),
+            ],
+        )
     }
 
     /// The same function. Its calls write what the library prints, line by line, to `sys.stdout`
     /// or to `target`, a file or a callable. The thread that waits for the call writes it. If
     /// writing raises an exception, the client gives the call up.
     #[pyo3(signature = (target=None))]
-    fn with_output(&self, target: Option<Bound<'_, PyAny>>) -> PyResult<Function> {
+    fn with_output(&self, py: Python<'_>, target: Option<Bound<'_, PyAny>>) -> PyResult<Function> {
+        let given = target.clone().map_or_else(|| py.None(), Bound::unbind);
         let target = target.map(|target| match target.hasattr("write") {
             Ok(true) => target.getattr("write"),
             _ if target.is_callable() => Ok(target),
             _ => {
                 let given = error::describe(&target);
                 let expected = "a file or a callable";
-                Err(error::argument(
-                    target.py(),
-                    &self.name,
-                    "target",
-                    expected,
-                    &given,
-                ))
+                Err(error::argument(py, &self.name, "target", expected, &given))
             }
         });
         let target = target.transpose()?.map(Bound::unbind);
         let output = Output::new(move |line| Ok(callback::write(target.as_ref(), line)?));
-        let client = self.client.with_output(Some(output));
-        let function = Function::new(client, self.origin.clone());
-        Ok(Function {
-            retention: self.retention,
-            ..function
-        })
+        let mut function = self.with_client(self.client.with_output(Some(output)));
+        function.own.output = Some(Arc::new(given));
+        Ok(function)
     }
 
     /// Submits a durable call: it survives the end of this program and a restart of the server.
@@ -270,7 +300,7 @@ impl Function {
         };
         let mut arguments: Vec<_> = slots.iter().map(argument).collect();
         arguments.extend(callbacks);
-        let (retention, client) = (self.retention, trace::traced(py, &self.client));
+        let (retention, client) = (self.own.retention, trace::traced(py, &self.client));
         let job = self.origin.ask(py, || {
             client.submit_laid_out(laid_out, &mut arguments, retention)
         })?;
@@ -281,12 +311,7 @@ impl Function {
     /// that `farcall reservation make` printed. `None` means no reservation.
     fn with_reservation(&self, reservation: Option<&Bound<'_, PyAny>>) -> PyResult<Function> {
         let name = reservation.map(|given| reservation::name(&self.name, given));
-        let client = self.client.with_reservation(name.transpose()?);
-        let function = Function::new(client, self.origin.clone());
-        Ok(Function {
-            retention: self.retention,
-            ..function
-        })
+        Ok(self.with_client(self.client.with_reservation(name.transpose()?)))
     }
 
     /// Reserves processor elements and bandwidth for calls of the function, as `Server.reserve`
@@ -328,12 +353,9 @@ impl Function {
     /// The same function. The server keeps the results of its durable calls for so many hours.
     fn with_retention(&self, py: Python<'_>, hours: f64) -> PyResult<Function> {
         let retention = seconds(py, "with_retention", "hours", hours * 3600.0)?;
-        let client = self.client.clone();
-        let function = Function::new(client, self.origin.clone());
-        Ok(Function {
-            retention: Some(retention),
-            ..function
-        })
+        let mut function = self.with_client(self.client.clone());
+        function.own.retention = Some(retention);
+        Ok(function)
     }
 
     /// The earlier name of `with_retention`.
@@ -541,16 +563,8 @@ impl Function {
         }
         let (before, others) = self.take_seconds(py, BEFORE, kwargs)?;
         let others = others.unwrap_or_else(|| PyDict::new(py));
-        let timely = self.client.with_deadline(before);
-        let timely = Function::new(timely, self.origin.clone());
-        let retention = self.retention;
-        Ok(Some((
-            Function {
-                retention,
-                ..timely
-            },
-            others,
-        )))
+        let timely = self.with_client(self.client.with_deadline(before));
+        Ok(Some((timely, others)))
     }
 
     /// An option of a call that is a time, and its other arguments by name.

@@ -104,17 +104,27 @@ impl Future {
     }
 
     /// The same for a caller who can wait for the call. A forked child cannot: the connection is
-    /// the parent's. A callback of the call cannot: the call waits for the callback.
+    /// the parent's. A callback of the call cannot: the call waits for the callback. Nor can a
+    /// signal handler that interrupts the thread while it moves the call to another server.
     fn awaitable(&self, py: Python<'_>) -> PyResult<Option<Arc<Pending>>> {
         let pending = self.pending(py);
         if pending.is_some() {
             self.function.get().check_process(py)?;
         }
-        let calls_back = || pending.as_ref().is_some_and(|call| call.calls_back_here());
-        if !py.detach(calls_back) {
+        let Some(call) = &pending else {
             return Ok(pending);
-        }
-        let text = "a callback cannot ask its own call; raise an exception to end the call";
+        };
+        let (moves, calls_back) = py.detach(|| (call.moves_here(), call.calls_back_here()));
+        let text = match (moves, calls_back) {
+            (false, false) => return Ok(pending),
+            (true, _) => {
+                "a signal handler cannot ask a call that its thread moves to another server; \
+                 return and ask later, or raise an exception to end the call"
+            }
+            (false, true) => {
+                "a callback cannot ask its own call; raise an exception to end the call"
+            }
+        };
         Err(PyRuntimeError::new_err(text))
     }
 
@@ -193,25 +203,28 @@ impl Future {
     /// Whether the call has ended or is cancelled. This also moves arrays and files as far as it
     /// can without waiting, and runs a pending callback on this thread.
     fn done(&self, py: Python<'_>) -> PyResult<bool> {
+        if self.pending(py).is_some_and(|pending| pending.moves_here()) {
+            return Ok(false);
+        }
         let pending = self.awaitable(py)?;
         Ok(pending.is_none_or(|pending| py.detach(|| pending.is_done())))
     }
 
     /// Gives the call up, and the server ends it. Returns whether the call was under way.
     fn cancel(&self, py: Python<'_>) -> PyResult<bool> {
-        self.awaitable(py)?;
-        let mut state = self.lock(py);
-        let is_cancelled = match &*state {
-            State::Pending(pending, _) => py.detach(|| {
-                let is_open = !pending.has_ended();
-                if is_open {
-                    pending.cancel();
-                }
-                is_open
-            }),
-            _ => false,
+        let Some(pending) = self.awaitable(py)? else {
+            return Ok(false);
         };
-        if !is_cancelled {
+        // Without the lock, because a thread that moves the call may ask this future.
+        let was_open = py.detach(|| {
+            let is_open = !pending.has_ended();
+            if is_open {
+                pending.cancel();
+            }
+            is_open
+        });
+        let mut state = self.lock(py);
+        if !was_open || matches!(*state, State::Done(..)) {
             return Ok(false);
         }
         // The call is given up before its memory.

@@ -414,10 +414,10 @@ impl Server {
     /// a data-flow graph. See `farcall.transaction`.
     fn transaction(&self, py: Python<'_>) -> PyResult<Transaction> {
         self.origin.check(py)?;
-        Ok(Transaction::new(
-            vec![self.client.clone()],
+        Ok(Transaction::new([(
+            self.client.clone(),
             self.origin.clone(),
-        ))
+        )]))
     }
 
     /// The durable call with this job id. This does not ask the server yet.

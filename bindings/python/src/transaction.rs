@@ -48,7 +48,8 @@ pub(crate) fn active(py: Python<'_>) -> Option<Bound<'_, Transaction>> {
 #[pyclass(frozen, module = "farcall")]
 pub(crate) struct Transaction {
     servers: Vec<farcall_client::Server>,
-    origin: Origin,
+    /// How each of the servers was connected.
+    origins: Vec<Origin>,
     state: Mutex<State>,
 }
 
@@ -70,22 +71,39 @@ unsafe impl Send for State {}
 /// A `with` block of it records calls, and runs them on these servers at its end.
 #[pyfunction]
 pub(crate) fn transaction(servers: Vec<Bound<'_, Server>>) -> PyResult<Transaction> {
-    let Some(first) = servers.first() else {
+    if servers.is_empty() {
         let text = "a transaction needs at least one server";
         return Err(PyValueError::new_err(text));
+    }
+    let pair = |server: &Bound<'_, Server>| {
+        let server = server.get();
+        (server.client().clone(), server.origin())
     };
-    let origin = first.get().origin();
-    let clients = servers.iter().map(|server| server.get().client().clone());
-    Ok(Transaction::new(clients.collect(), origin))
+    Ok(Transaction::new(servers.iter().map(pair)))
 }
 
 impl Transaction {
-    pub(crate) fn new(servers: Vec<farcall_client::Server>, origin: Origin) -> Transaction {
+    /// A transaction on these servers, of which there is at least one.
+    pub(crate) fn new(
+        servers: impl IntoIterator<Item = (farcall_client::Server, Origin)>,
+    ) -> Transaction {
+        let (servers, origins) = servers.into_iter().unzip();
         Transaction {
             servers,
-            origin,
+            origins,
             state: Mutex::default(),
         }
+    }
+
+    /// How the server of an array was connected: itself, or the metaserver that it is behind.
+    fn origin_of(&self, handle: &farcall_client::Handle) -> &Origin {
+        let at = |server: &farcall_client::Server| server.address() == handle.address();
+        let servers = &self.servers;
+        let found = servers.iter().position(at).or_else(|| {
+            let mut servers = servers.iter();
+            servers.position(farcall_client::Server::is_metaserver)
+        });
+        &self.origins[found.unwrap_or(0)]
     }
 
     /// Waits for the lock without the interpreter, which calls need while the transaction runs.
@@ -105,7 +123,7 @@ impl Transaction {
     fn forget(&self, py: Python<'_>) {
         let mut state = std::mem::take(&mut *self.lock(py));
         for remote in state.remote.drain(..) {
-            remote.get().settle(&mut state.client);
+            remote.get().settle(py, self, &mut state.client);
         }
     }
 
@@ -133,7 +151,6 @@ impl Transaction {
         let made = RemoteArray {
             form,
             place: Mutex::new(place),
-            origin: self.origin.clone(),
         };
         let made = Bound::new(py, made)?;
         state.remote.push(made.clone().unbind());
@@ -178,7 +195,7 @@ impl Transaction {
     }
 
     fn run(&self, py: Python<'_>) -> PyResult<()> {
-        self.origin.check(py)?;
+        self.origins[0].check(py)?;
         let outcome = py.detach(|| {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             let outcome = state.client.run(&self.servers);
@@ -194,7 +211,7 @@ impl Transaction {
         } = &mut *self.lock(py);
         slots.clear();
         for remote in remote.drain(..) {
-            remote.get().settle(client);
+            remote.get().settle(py, self, client);
         }
         outcome
             .map(drop)
@@ -341,7 +358,6 @@ impl Transaction {
 pub(crate) struct RemoteArray {
     form: ArrayForm,
     place: Mutex<Place>,
-    origin: Origin,
 }
 
 /// How a transaction identifies an array of the caller.
@@ -389,19 +405,21 @@ impl RemoteArray {
     }
 
     /// The transaction has run.
-    fn settle(&self, client: &mut farcall_client::Transaction) {
+    fn settle(
+        &self,
+        py: Python<'_>,
+        transaction: &Transaction,
+        client: &mut farcall_client::Transaction,
+    ) {
         let mut place = self.lock();
         let Place::Coming(deferred) = *place else {
             return;
         };
-        let handle = client.take(deferred);
-        *place = Python::attach(|py| {
-            let handle = handle.and_then(|handle| {
-                let handle = Handle::new(handle, self.origin.clone(), true);
-                Py::new(py, handle).ok()
-            });
-            handle.map_or(Place::Nowhere, Place::There)
+        let handle = client.take(deferred).and_then(|handle| {
+            let origin = transaction.origin_of(&handle).clone();
+            Py::new(py, Handle::new(handle, origin, true)).ok()
         });
+        *place = handle.map_or(Place::Nowhere, Place::There);
     }
 }
 

@@ -8,7 +8,7 @@ import farcall._connector
 import numpy as np
 import pytest
 from farcall._connector import addresses, content, formats, network
-from farcall._connector.errors import RefusedError, SourceError, UnreachableError
+from farcall._connector.errors import RefusedError, SourceError, UnfitError, UnreachableError
 
 
 def entry(address, *networks, name="one", endpoint=None):
@@ -153,6 +153,29 @@ def test_a_server_without_pyarrow_names_it(monkeypatch):
     data = content.Content("https://a.org/a.parquet", one)
     with pytest.raises(UnreachableError, match=r"a\.parquet` needs the package `pyarrow`"):
         formats.read(data, kind, asked, one)
+
+
+def table(text, *, element=None, wanted="", columns=None):
+    """The array of a table in text."""
+    data = content.Content("https://a.org/t.csv", entry("https://a.org/"))
+    data.add(text.encode())
+    asked = {"element": element, "big_endian": False, "columns": columns, "wanted": wanted}
+    return formats.read(data, "csv", asked, entry("https://a.org/"))
+
+
+def test_whole_numbers_of_a_table_are_not_rounded_unasked():
+    large = 2**53 + 1
+    text = f"id,x\n1,2.5\n\n {large} ,1e300\n"
+    for wanted in "", "double":
+        with pytest.raises(UnfitError, match=rf"whole number {large}, .* dtype=\"int64\""):
+            table(text, wanted=wanted)
+    with pytest.raises(UnfitError, match="16777217, which float32 cannot hold"):
+        table("16777216\n16777217\n", wanted="float")
+    # A number with a fraction or an exponent becomes the nearest one, and so does a stated type.
+    assert table(text, columns=["x"]).tolist() == [2.5, 1e300]
+    assert table(text, element="double").tolist() == [[1.0, 2.5], [2.0**53, 1e300]]
+    assert table(f"{large}\n", element="long").tolist() == [large]
+    assert table(f"{2**60}\n-{2**53}\n{large}.0\n").tolist() == [2.0**60, -(2.0**53), 2.0**53]
 
 
 def test_time_is_bounded():

@@ -65,6 +65,56 @@ assert np.allclose(a @ scipy.linalg.lu_solve(factors, np.ones(50)), 1)
     assert remote(ran)["dgetrs"] == 1
 
 
+ALIASED = """
+import ctypes
+import numpy as np
+
+def gemm(a, b, c, n, k, transa=b"N"):
+    word = lambda value: ctypes.byref(ctypes.c_int(value))
+    real = lambda value: ctypes.byref(ctypes.c_double(value))
+    at = lambda array: ctypes.c_void_p(array.ctypes.data)
+    ld = lambda array: word(array.strides[1] // 8)
+    one = ctypes.c_size_t(1)
+    ctypes.CDLL(None).dgemm_(transa, b"N", word(n), word(n), word(k), real(1.0), at(a), ld(a),
+                             at(b), ld(b), real(1.0), at(c), ld(c), one, one)
+
+whole = np.asfortranarray(np.random.default_rng(2).random((40, 40)))
+parts = [whole[i : i + 20, j : j + 20] for i in (0, 20) for j in (0, 20)]
+a, b, c, d = parts
+expected = d + c @ b
+gemm(c, b, d, 20, 20)  # blocks of one matrix, which lie between each other
+assert np.allclose(d, expected)
+gemm(a, b, a, 20, 20)  # it also reads what it writes
+gemm(a, b, whole[1:21, :20], 20, 20)
+gemm(a, b, d, 20, 20, b"R")  # no letter of BLAS
+"""
+
+
+def test_calls_that_libraries_may_take_otherwise_stay_here(library_server):
+    words = [FARCALL, "offload", "--always", "--stats", "--library", dropin()]
+    words += ["--server", library_server.address, "--", sys.executable, "-c", ALIASED]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert (ran.returncode, ran.stdout) == (0, ""), ran.stderr
+    (row,) = (line.split() for line in ran.stderr.splitlines() if line.startswith("dgemm "))
+    # `c @ b` goes, too.
+    assert row[2:4] == ["2", "3"], row
+
+
+def test_names_that_no_library_has_are_told():
+    words = [FARCALL, "offload", "--library", dropin(), "--only"]
+    for names, status in ("dgesv, BLAS,", 0), ("dgemm,dgesvv", 2):
+        ran = subprocess.run(
+            [*words, names, "--", "true"], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert ran.returncode == status, ran.stderr
+    assert "no routine or module `dgesvv`; did you mean `dgesv`?" in ran.stderr
+    enable = "import farcall.offload; farcall.offload.enable(only={!r})"
+    for names, status in ("lapack,DGEMM", 0), (["dgesvv"], 1):
+        ran = script(enable.format(names), FARCALL_OFFLOAD_DROPIN=dropin())
+        assert ran.returncode == status, ran.stderr
+    assert "no routine or module `dgesvv`; did you mean `dgesv`?" in ran.stderr
+
+
 REPORT = """
 import threadpoolctl
 import numpy as np

@@ -8,7 +8,9 @@ use crate::failure::Failure;
 use crate::installed;
 use clap::{Args, Subcommand};
 use farcall_client::Address;
-use farcall_offload::settings;
+use farcall_offload::{library, settings};
+use farcall_spelling::closest;
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -126,6 +128,9 @@ fn offload(arguments: &Arguments) -> Result<(), Failure> {
         address.parse::<Address>().map_err(Failure::usage)?;
     }
     let mut command = preloaded(arguments.library.as_deref(), &arguments.program)?;
+    if let Some(only) = &arguments.only {
+        check_names(only, &command)?;
+    }
     let mode = if arguments.always { "always" } else { "auto" };
     command.env(settings::MODE, mode);
     let flags = [
@@ -145,6 +150,40 @@ fn offload(arguments: &Arguments) -> Result<(), Failure> {
     Err(become_program(&mut command))
 }
 
+/// Refuses names that no drop-in library of the program has: nothing would go to the server, and
+/// nobody would tell.
+fn check_names(only: &str, command: &Process) -> Result<(), Failure> {
+    let mut variables = command.get_envs();
+    let preloaded = variables.find_map(|(name, value)| value.filter(|_| name == "LD_PRELOAD"));
+    let files = preloaded.unwrap_or_default().to_string_lossy();
+    let mut known = BTreeSet::new();
+    for file in files.split(SEPARATORS) {
+        // The linker reports a file that is missing.
+        known
+            .extend(std::fs::read(file).map_or_else(|_| BTreeSet::new(), |it| library::names(&it)));
+    }
+    let wanted = only
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty());
+    for name in wanted {
+        if known.iter().any(|one| one.eq_ignore_ascii_case(name)) {
+            continue;
+        }
+        let close = closest(name, known.iter().map(String::as_str), 2);
+        let hint = close.map_or_else(
+            || "`farcall offload explain` shows the routines of a program".to_string(),
+            |close| format!("did you mean `{close}`?"),
+        );
+        let text = format!("--only: the drop-in library has no routine or module `{name}`; {hint}");
+        return Err(Failure::usage(text));
+    }
+    Ok(())
+}
+
+/// What stands between the files of `LD_PRELOAD`.
+const SEPARATORS: [char; 2] = [':', ' '];
+
 /// The value of `LD_PRELOAD`: this library before those that are already there.
 fn with_others(library: &OsStr) -> OsString {
     let mut list = library.to_os_string();
@@ -162,12 +201,11 @@ pub(crate) fn leave() {
         return;
     };
     let text = list.to_string_lossy();
-    let separators = [':', ' '];
     let is_other = |path: &&str| {
         let file = path.rsplit('/').next().unwrap_or_default();
         !path.is_empty() && !file.starts_with("libfarcall_")
     };
-    let others: Vec<&str> = text.split(separators).filter(is_other).collect();
+    let others: Vec<&str> = text.split(SEPARATORS).filter(is_other).collect();
     // SAFETY: no other thread runs yet.
     unsafe {
         match others.is_empty() {

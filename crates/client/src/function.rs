@@ -161,7 +161,7 @@ impl Function {
     }
 
     /// Where the printed text of the function goes.
-    pub(crate) fn output(&self) -> Option<&Output> {
+    pub fn output(&self) -> Option<&Output> {
         match &self.target {
             Target::One(function) => function.output(),
             Target::Many(function) => function.output(),

@@ -9,7 +9,8 @@ use crate::outcome::Outcome;
 use crate::progress::Progress;
 use crate::remote::{self, After, Attempt, Begun, Continues, Request};
 use crate::trace::CallSpan;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 /// A call under way. If it is dropped before its end, the client gives it up and the server ends
@@ -21,10 +22,15 @@ use std::time::{Duration, Instant};
 /// it.
 pub struct Pending {
     state: Mutex<State>,
+    /// A thread has moved the call.
+    moved: Condvar,
 }
 
 struct State {
-    call: Box<dyn Continues>,
+    /// How the call goes on. The thread that moves it has it meanwhile, without the lock:
+    /// [`crate::Options::on_interrupt`] may ask about the call on that thread.
+    call: Option<Box<dyn Continues>>,
+    mover: Option<ThreadId>,
     /// The current attempt, or the last one.
     attempt: Arc<Attempt>,
     /// The call has ended, or was given up. Holds its outcome until it is taken; the outcome of a
@@ -38,7 +44,8 @@ struct State {
 impl From<Begun> for Pending {
     fn from(begun: Begun) -> Pending {
         let state = State {
-            call: begun.call,
+            call: Some(begun.call),
+            mover: None,
             attempt: begun.attempt,
             over: false,
             end: None,
@@ -46,6 +53,32 @@ impl From<Begun> for Pending {
         };
         Pending {
             state: Mutex::new(state),
+            moved: Condvar::new(),
+        }
+    }
+}
+
+/// A call while this thread moves it. If that panics, the others do not wait for it.
+struct Move<'p> {
+    pending: &'p Pending,
+    call: Option<Box<dyn Continues>>,
+}
+
+impl Move<'_> {
+    /// Gives the call back, and lets the other threads look at it when they get the lock.
+    fn end(&mut self) -> MutexGuard<'_, State> {
+        let mut state = self.pending.lock();
+        state.call = self.call.take();
+        state.mover = None;
+        self.pending.moved.notify_all();
+        state
+    }
+}
+
+impl Drop for Move<'_> {
+    fn drop(&mut self) {
+        if self.call.is_some() {
+            drop(self.end());
         }
     }
 }
@@ -57,20 +90,37 @@ impl Pending {
         self
     }
 
+    /// The state, when no other thread moves the call.
+    fn settled(&self) -> MutexGuard<'_, State> {
+        let here = thread::current().id();
+        let mut state = self.lock();
+        while state.mover.is_some_and(|mover| mover != here) {
+            let waited = self.moved.wait(state);
+            state = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        state
+    }
+
+    /// Whether this thread is about to move the call to another server, and was interrupted. It
+    /// can neither wait for the call nor give it up.
+    pub fn moves_here(&self) -> bool {
+        self.lock().mover == Some(thread::current().id())
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The current attempt, or the last one.
     pub(crate) fn current(&self) -> Arc<Attempt> {
-        self.lock().attempt.clone()
+        self.settled().attempt.clone()
     }
 
     /// Whether the call continues with another attempt after one has ended.
     fn goes_on(&self, ended: &Arc<Attempt>) -> bool {
-        let mut state = self.lock();
-        if !Arc::ptr_eq(&state.attempt, ended) {
-            // Another thread has moved the call already.
+        let mut state = self.settled();
+        if !Arc::ptr_eq(&state.attempt, ended) || state.mover.is_some() {
+            // It was moved already, or this thread is about to move it.
             return true;
         }
         if state.over {
@@ -79,15 +129,29 @@ impl Pending {
         let Some(result) = ended.take() else {
             return false;
         };
-        match state.call.after(ended, result) {
-            After::Again(attempt) => state.attempt = attempt,
-            After::End(end) => {
+        state.mover = Some(thread::current().id());
+        let mut moving = Move {
+            call: state.call.take(),
+            pending: self,
+        };
+        drop(state);
+        let after = moving.call.as_mut().map(|call| call.after(ended, result));
+        let mut state = moving.end();
+        match after {
+            Some(After::Again(attempt)) => {
+                if state.over {
+                    attempt.request.cancel();
+                }
+                state.attempt = attempt;
+            }
+            Some(After::End(end)) => {
                 state.over = true;
                 state.end = Some(match state.span.take() {
                     Some(span) => span.end(end),
                     None => end,
                 });
             }
+            None => {}
         }
         !state.over
     }
@@ -109,7 +173,8 @@ impl Pending {
 
     /// How many bytes of the arrays have travelled; `None` after the end of the call.
     pub fn progress(&self) -> Option<Progress> {
-        self.current().request.progress()
+        let progress = self.current().request.progress();
+        progress.or_else(|| self.moves_here().then(Progress::default))
     }
 
     /// How the call fares: how far it has come, why it waits, and when it will start and end. This
@@ -123,12 +188,21 @@ impl Pending {
         self.current().request.server()
     }
 
+    /// A thread cannot wait for a call that it is about to move.
+    fn check_wait(&self) -> Result<(), Error> {
+        match self.moves_here() {
+            true => Err(Error::Interrupted),
+            false => Ok(()),
+        }
+    }
+
     /// Waits for the end of the call, for at most `timeout` from now. After a timeout error the
     /// call is still under way.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<(), Error> {
         let end = Instant::now().checked_add(timeout);
         let mut left = timeout;
         loop {
+            self.check_wait()?;
             let attempt = self.current();
             let waited = attempt.request.wait_for(left);
             waited.map_err(|error| match error {
@@ -154,6 +228,7 @@ impl Pending {
     /// Waits for the end of the last attempt. Gives the call up after the timeout.
     fn last(&self) -> Result<Arc<Attempt>, Error> {
         loop {
+            self.check_wait()?;
             let attempt = self.current();
             if let Err(error) = attempt.request.wait_out() {
                 self.cancel();
@@ -195,7 +270,7 @@ impl Pending {
     /// Gives the call up. The client no longer touches its arrays, the server ends it, and every
     /// wait for it returns.
     pub fn cancel(&self) {
-        let mut state = self.lock();
+        let mut state = self.settled();
         state.over = true;
         state.span = None;
         state.attempt.request.cancel();

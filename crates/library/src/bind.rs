@@ -86,8 +86,8 @@ pub(crate) struct Function {
     pub(crate) allocated: Vec<(usize, Allocated)>,
     pub(crate) params: usize,
     pub(crate) arrays: usize,
-    /// Whether an OUT argument `info` reports errors to the caller.
-    pub(crate) has_info: bool,
+    /// The array of the argument `info`, which reports errors to the caller.
+    pub(crate) info: Option<usize>,
     /// Whether it is a body of the interface file.
     pub(crate) is_body: bool,
     /// The functions that the library calls for the callbacks of the interface.
@@ -381,7 +381,7 @@ impl Binding {
             allocated,
             params: interface.params.len(),
             arrays: ordinal.count,
-            has_info: has_info(interface),
+            info: info(interface).and_then(|param| ordinal.array(param)),
             is_body: matches!(interface.body, Body::Code(_)),
             callbacks,
             library,
@@ -427,13 +427,11 @@ fn value(interface: &Interface, ordinal: &Ordinals) -> (FfiType, Returns) {
     }
 }
 
-/// Whether an OUT argument `info` reports errors.
-fn has_info(interface: &Interface) -> bool {
-    let mut returned = interface
-        .params
-        .iter()
-        .filter(|param| param.mode.is_returned());
-    returned.any(|param| param.name.eq_ignore_ascii_case("info"))
+/// The parameter `info`, if it reports errors.
+fn info(interface: &Interface) -> Option<usize> {
+    let reports =
+        |param: &Param| param.mode.is_returned() && param.name.eq_ignore_ascii_case("info");
+    interface.params.iter().position(reports)
 }
 
 /// Whether a worker, or the processes of a parallel function, can call the function.

@@ -14,6 +14,7 @@ use libffi::raw::ffi_call;
 use smallvec::SmallVec;
 use std::ffi::c_void;
 use std::ptr;
+use std::slice;
 use thiserror::Error;
 
 /// The reason why a call was not made.
@@ -299,7 +300,9 @@ impl Binding {
             .and(results)
             .map_err(InvokeError::Result)?;
         match xerbla::take() {
-            Some(wrong) if function.has_info => {
+            // OpenBLAS leaves it as it was in some routines.
+            // SAFETY: the function has written its arrays, with the promise of the caller.
+            Some(wrong) if unsafe { tells(function, layout, starts) } => {
                 // The caller gets the number in `info`.
                 eprintln!("{wrong}");
                 Ok(())
@@ -307,6 +310,31 @@ impl Binding {
             Some(wrong) => Err(InvokeError::WrongArgument(wrong)),
             None => Ok(()),
         }
+    }
+}
+
+/// Whether the function has an `info`, and it is negative.
+///
+/// # Safety
+/// As for [`Binding::invoke`].
+unsafe fn tells(function: &Function, layout: &Layout, starts: &[*mut u8]) -> bool {
+    let Some(info) = function.info else {
+        return false;
+    };
+    let (start, bytes) = (
+        starts[info].cast_const(),
+        layout.arrays[info].bytes as usize,
+    );
+    match layout.arrays[info].element_bytes {
+        // SAFETY: the caller's promise.
+        4 => unsafe { slice::from_raw_parts(start.cast::<i32>(), bytes / 4) }
+            .iter()
+            .any(|info| *info < 0),
+        // SAFETY: the caller's promise.
+        8 => unsafe { slice::from_raw_parts(start.cast::<i64>(), bytes / 8) }
+            .iter()
+            .any(|info| *info < 0),
+        _ => true,
     }
 }
 

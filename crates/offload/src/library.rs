@@ -11,10 +11,13 @@ mod entry;
 
 use crate::routine::arguments;
 use farcall_idl::{Body, Convention, Document, Interface, Param, Scalar, Type};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Operations for each array element, below which a function never pays on any link.
 pub const LEAST_INTENSITY: f64 = 32.0;
+/// Bytes of a name with what stands before it, at most.
+const MOST_NAME: usize = 256;
 /// The size of the problem for which the intensity is computed.
 const TYPICAL_SIZE: i64 = 1000;
 
@@ -120,6 +123,25 @@ fn intensity(interface: &Interface) -> Option<f64> {
         trips * array.wire_bytes / u64::from(array.element_bytes.max(1))
     });
     Some(layout.cost? / elements.sum::<u64>().max(1) as f64)
+}
+
+/// The routines and modules of a compiled library, by which [`crate::settings::ONLY`] picks. They
+/// stand in the texts of its interfaces.
+pub fn names(file: &[u8]) -> BTreeSet<String> {
+    let named = |before: &[u8], after: u8| -> Vec<String> {
+        let starts = file.windows(before.len()).enumerate();
+        let starts = starts.filter(|(_, window)| *window == before);
+        let names = starts.filter_map(|(at, _)| {
+            let rest = file.get(at + before.len()..)?.get(..MOST_NAME)?;
+            let end = rest.iter().position(|byte| *byte == after)?;
+            let name = str::from_utf8(&rest[..end]).ok()?;
+            // `Calls "FORTRAN" dgesv(`.
+            name.split_whitespace().last().map(str::to_owned)
+        });
+        names.collect()
+    };
+    let routines = named(b"Calls \"", b'(').into_iter();
+    routines.chain(named(b"Module ", b';')).collect()
 }
 
 /// A text as a literal of C.

@@ -8,6 +8,7 @@ use farcall_client::{
     Argument, ArrayForm, Error, Estimate, Fault, Function, LaidOut, Options, Outcome, Server,
 };
 use farcall_idl::{ArrayLayout, Body, Convention, Interface, Mode, Order, Passed, Scalar, Type};
+use std::ops::Range;
 use std::sync::mpsc;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -154,7 +155,8 @@ struct Held {
 
 impl<'c> Arrays<'c> {
     /// Finds the arrays, and copies those that a failed call might change. `None` if the program
-    /// passes no memory for an array, or integers that do not fit.
+    /// passes no memory for an array, integers that do not fit, or an array that the call writes
+    /// and that shares memory with another one: the real function sees what it writes there.
     ///
     /// # Safety
     /// The addresses are those of the arrays that the interface declares for these scalars. Parts
@@ -185,6 +187,11 @@ impl<'c> Arrays<'c> {
             } else if layout.mode.is_returned() {
                 // SAFETY: the caller's promise.
                 held.before = Some(unsafe { held.contents() });
+            }
+            let shares =
+                |other: &Held| (held.is_written() || other.is_written()) && held.shares(other);
+            if arrays.iter().any(shares) {
+                return None;
             }
             arrays.push(held);
         }
@@ -407,6 +414,50 @@ impl Written {
 }
 
 impl Held {
+    fn is_written(&self) -> bool {
+        self.layout.mode.is_returned()
+    }
+
+    /// Whether an element that travels is also one of the other array. Blocks of one matrix may lie
+    /// between each other.
+    fn shares(&self, other: &Held) -> bool {
+        let (one, two) = (self.addresses(), other.addresses());
+        if one.end <= two.start || two.end <= one.start {
+            return false;
+        }
+        let (mut ours, mut theirs) = (self.ranges().peekable(), other.ranges().peekable());
+        while let (Some(our), Some(their)) = (ours.peek(), theirs.peek()) {
+            if our.end <= their.start {
+                ours.next();
+            } else if their.end <= our.start {
+                theirs.next();
+            } else {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The addresses of the whole array.
+    fn addresses(&self) -> Range<usize> {
+        let start = self.address.addr();
+        start..start + self.layout.client_bytes as usize * self.width()
+    }
+
+    /// The addresses of the parts that travel, in ascending order.
+    fn ranges(&self) -> impl Iterator<Item = Range<usize>> {
+        let (start, width) = (self.address.addr(), self.width());
+        self.layout.client_runs().map(move |run| {
+            let first = start + run.offset as usize * width;
+            first..first + run.len as usize * width
+        })
+    }
+
+    /// How many times longer the program's elements are than those of the interface.
+    fn width(&self) -> usize {
+        if self.narrow.is_some() { 2 } else { 1 }
+    }
+
     /// The bytes of the part that travels.
     unsafe fn contents(&self) -> Vec<u8> {
         // SAFETY: the caller's promise.

@@ -179,7 +179,10 @@ impl Routine {
             });
         }
         // With alpha 0, BLAS scales its result and reads no other matrix: none need be there.
-        if self.may_have_less_memory(&scalars) || self.is_zero("alpha", &scalars) {
+        if self.may_have_less_memory(&scalars)
+            || self.is_zero("alpha", &scalars)
+            || self.has_own_letter(&scalars)
+        {
             return Err(NotSent::Argument);
         }
         let is_query = |&(_, length): &(usize, usize)| scalars[length] == Some(Scalar::Int(-1));
@@ -187,6 +190,19 @@ impl Routine {
             true => Err(NotSent::Query),
             false => Ok(Given { addresses, scalars }),
         }
+    }
+
+    /// Whether a letter for a transposition is none of BLAS and LAPACK: libraries differ in what
+    /// they make of it.
+    fn has_own_letter(&self, scalars: &[Option<Scalar>]) -> bool {
+        let mut params = self.interface.params.iter().zip(scalars);
+        params.any(|(param, scalar)| {
+            let known = [b'N', b'T', b'C'].map(|letter| Some(Scalar::Int(letter.into())));
+            self.is_fortran
+                && param.ty == Type::Char
+                && matches!(&*param.name, "trans" | "transa" | "transb")
+                && !known.contains(scalar)
+        })
     }
 
     /// Whether the program may have less memory than the interface declares: LAPACK asks for as

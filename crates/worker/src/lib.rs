@@ -27,6 +27,7 @@ mod process;
 mod sandbox;
 mod signals;
 mod slices;
+mod surroundings;
 mod trace;
 mod walls;
 

@@ -9,6 +9,7 @@ use crate::floats::Floats;
 use crate::handle::send;
 use crate::launch::Start;
 use crate::process::{self, Callee, Channel};
+use crate::surroundings::Surroundings;
 use crate::trace;
 use farcall_idl::{ArrayLayout, Document, Interface, Layout, Library};
 use farcall_library::{Caller, Processes, Source};
@@ -296,6 +297,7 @@ fn follow(
 ) -> io::Result<Infallible> {
     let unheard = |text: &dyn std::fmt::Display| io::Error::other(text.to_string());
     let (mut variable, floats) = (trace::Variable::new(), Floats::now());
+    let surroundings = Surroundings::now();
     loop {
         let message = processes.hear();
         let (function, message) = message
@@ -336,6 +338,7 @@ fn follow(
         let called =
             unsafe { callee.invoke(function, interface, scalars, &layout, &starts, caller) };
         floats.restore();
+        surroundings.restore(u64::MAX);
         children.end();
         called.map_err(|failure| io::Error::other(failure.message))?;
     }

@@ -15,6 +15,7 @@ use crate::memory::free;
 use crate::namespaces::{KEEPER, keep};
 use crate::parallel;
 use crate::signals;
+use crate::surroundings::Surroundings;
 use crate::trace;
 use farcall_idl::{ArrayLayout, Document, Interface, Layout, Mode, Scalar, SharedRange};
 use farcall_library::{
@@ -227,6 +228,7 @@ pub(crate) fn serve<C: Callee>(
         children: start.children(),
         trace: trace::Variable::new(),
         floats: Floats::now(),
+        surroundings: Surroundings::now(),
         folder: start.folder,
         files: start.files,
     }
@@ -294,6 +296,7 @@ struct Worker<C> {
     trace: trace::Variable,
     /// How numbers are computed: as the library had it when it was loaded.
     floats: Floats,
+    surroundings: Surroundings,
 }
 
 impl<C: Callee> Worker<C> {
@@ -479,6 +482,9 @@ impl<C: Callee> Worker<C> {
         // What the function has changed is not for the next one.
         self.floats.restore();
         let exec_nanos = start.elapsed().saturating_sub(waited).as_nanos() as u64;
+        if interface.class.is_none() {
+            self.surroundings.restore(exec_nanos);
+        }
         if call.output {
             // SAFETY: flushes the open streams of the C library.
             unsafe { libc::fflush(std::ptr::null_mut()) };

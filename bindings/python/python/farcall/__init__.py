@@ -18,6 +18,7 @@ from ._errors import (
     FileError,
     FileNotFoundError,  # noqa: A004
     LibraryError,
+    NotFoundError,
     PermissionError,  # noqa: A004
     ServerError,
     TimeoutError,  # noqa: A004
@@ -84,6 +85,7 @@ __all__ = [
     "InOut",
     "Interface",
     "LibraryError",
+    "NotFoundError",
     "Object",
     "Out",
     "Parameter",

@@ -83,11 +83,17 @@ class ServerError(Error, RuntimeError):
     earliest: float | None = None
 
 
+class NotFoundError(ServerError, LookupError):
+    """There is no such stored array, durable call or other thing, or it belongs to another user."""
+
+    fault = "caller"
+
+
 class ChannelError(Error, RuntimeError):
     """An operation on a channel failed, or this process does not belong to a gang job."""
 
     fault = "caller"
 
 
-for _class in Error, *Error.__subclasses__(), *FileError.__subclasses__():
+for _class in Error, *Error.__subclasses__(), *FileError.__subclasses__(), NotFoundError:
     _class.__module__ = "farcall"  # where users find them

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ._errors import ConnectionError as LostError
-from ._errors import Error, LibraryError, ServerError, UnknownFunction
+from ._errors import Error, LibraryError, NotFoundError, ServerError, UnknownFunction
 from ._functions import FunctionPickles
 from ._group import Cost, next_group, share
 from ._native import Function, Future, Handle, Server, connect
@@ -378,8 +378,7 @@ class _Call:
 
     def lacks_blocks(self, error: BaseException) -> bool:
         """Whether the server has dropped blocks that were unused for long, before the call."""
-        is_refused = isinstance(error, ServerError) and "there is no array" in str(error)
-        return is_refused and bool(self.blocks)
+        return isinstance(error, NotFoundError) and bool(self.blocks)
 
     def _take(self, *piece: Any) -> None:
         self.reply += piece[1].tobytes()

@@ -48,6 +48,18 @@ def function(name: str, *origin: Any) -> Function:
     return server(*origin).function(name)
 
 
+def function_with(own: dict[str, Any], origin: tuple[Any, ...]) -> Function:
+    """A pickled function with settings of its own; `origin` has the arguments of `function`."""
+    made = function(*origin)
+    if "reservation" in own:
+        made = made.with_reservation(own["reservation"])
+    if "hours" in own:
+        made = made.with_retention(own["hours"])
+    if "output" in own:
+        made = made.with_output(own["output"])
+    return made
+
+
 def job(id: str, *origin: Any) -> DurableCall:  # noqa: A002
     """A pickled durable call."""
     return server(*origin).job(id)

@@ -121,7 +121,8 @@ class Channel:
         """Combines the numbers of all processes, place by place, at `root`; None elsewhere.
 
         Integers are added as int64, others as float64, always in the same order. All processes must
-        pass equally many, and all integers or all floats; otherwise this raises ArgumentError.
+        pass equally many, and all integers or all floats; otherwise this raises ArgumentError, and
+        so does a sum of integers that int64 cannot hold.
         """
         result = self._reduced(root, numbers, op)
         return result if self.rank == root else None

@@ -13,10 +13,12 @@ module is imported in a program that `farcall offload` started.
 """
 
 import ctypes
+import difflib
 import importlib.metadata
 import json
 import os
 import pathlib
+import re
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -73,6 +75,7 @@ def enable(
     if server is not None:
         settings["FARCALL_SERVER"] = server
     library = _library()
+    _check_names(names or "", library)
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
     try:
@@ -99,6 +102,24 @@ def _check(servers: str) -> None:
             raise
         except Error:
             pass  # It may come later.
+
+
+def _check_names(only: str, library: pathlib.Path) -> None:
+    """Refuses what the drop-in library does not have: nothing would go, without a word."""
+    wanted = {name.strip().lower() for name in only.split(",")} - {""}
+    if not wanted or not library.is_file():
+        return
+    # The texts of its interfaces.
+    pattern = rb'Calls "[^"]{1,32}" (\w{1,64})\(|Module (\w{1,64});'
+    found = re.findall(pattern, library.read_bytes())
+    known = {name.decode().lower() for pair in found for name in pair}
+    for name in sorted(wanted - known):
+        close = difflib.get_close_matches(name, sorted(known), 1)
+        hint = f"; did you mean `{close[0]}`?" if close else ""
+        raise ArgumentError(
+            f"farcall.offload.enable: only: the drop-in library has no routine or module "
+            f"`{name}`{hint}"
+        )
 
 
 def _library() -> pathlib.Path:

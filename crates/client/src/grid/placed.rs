@@ -16,7 +16,7 @@ use crate::pending::Pending;
 use crate::remote::{After, Attempt, Begun, Continues, Handle, OwnArrays, Server, wanted_form};
 use farcall_directory::client::{ChosenServer, Course, Next, Trouble};
 use farcall_directory::message::{Choose, Need, Observe, Transfer};
-use farcall_idl::Mode;
+use farcall_idl::{Interface, Mode};
 use farcall_rpc_proto::{FailureKind, HandleId, HandleRecord};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -98,6 +98,22 @@ fn hold(argument: &mut Argument<'_>, function: &Function) -> Result<HeldArgument
     }
 }
 
+/// Whether results go to the memory of arguments, so that the call cannot begin again after some of
+/// them came. A program in C can give the memory of an OUT array for an IN array, too.
+fn overwrites(interface: &Interface, arguments: &[Argument<'_>]) -> bool {
+    let arrays = || {
+        let params = interface.params.iter().zip(arguments);
+        params.filter(|(param, _)| !param.dims.is_empty())
+    };
+    arrays().any(|(param, argument)| match param.mode {
+        Mode::InOut => true,
+        Mode::In => arrays()
+            .filter(|(other, _)| other.mode == Mode::Out)
+            .any(|(_, other)| argument.overlaps(other)),
+        Mode::Out | Mode::Work => false,
+    })
+}
+
 impl Call {
     pub(super) fn new(
         function: &Function,
@@ -105,6 +121,7 @@ impl Call {
         prepared: Prepared,
         arguments: &mut [Argument<'_>],
     ) -> Result<Call, Error> {
+        let overwrites = overwrites(&function.description().interface, arguments);
         let held = arguments.iter_mut().map(|one| hold(one, function));
         let held: Vec<HeldArgument> = held.collect::<Result<_, _>>()?;
         let interface = &function.description().interface;
@@ -128,8 +145,6 @@ impl Call {
             data: (!needs.is_empty()).then_some(needs),
             ..wanted
         };
-        let mut params = interface.params.iter();
-        let overwrites = params.any(|param| param.mode == Mode::InOut && !param.dims.is_empty());
         Ok(Call {
             function: function.clone(),
             arguments: held,
@@ -373,6 +388,10 @@ impl Call {
     }
 
     fn exhausted(&self, error: Error, before: Option<Error>) -> Error {
+        if matches!(error, Error::Interrupted) {
+            // The program wants to see what has interrupted it.
+            return error;
+        }
         if let Some(soonest) = &self.soonest {
             return Error::Failed(soonest.clone());
         }
@@ -468,5 +487,28 @@ fn trouble(error: &Error) -> Trouble {
         Error::Disconnected { .. } | Error::Protocol { .. } => Trouble::Lost,
         Error::Failed(failure) => Trouble::Failed(failure.kind),
         _ => Trouble::Own,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_in_array_that_is_also_an_out_array_is_overwritten() {
+        let text = "Define f(IN int n, IN double x[n], OUT double y[n]) Calls \"C\" f(n, x, y);";
+        let interface = farcall_idl::parse_interface(text).expect("an interface");
+        let mut memory = [0u8; 48];
+        let (start, mut other) = (memory.as_mut_ptr(), [0u8; 24]);
+        let mut given = |first: usize, second: &mut [u8]| {
+            // SAFETY: nothing reads or writes the slices, as in a program in C.
+            let x = unsafe { std::slice::from_raw_parts(start.add(first), 24) };
+            let arguments = [Argument::Skip, Argument::In(x), Argument::Out(second)];
+            overwrites(&interface, &arguments)
+        };
+        // SAFETY: as above.
+        let out = || unsafe { std::slice::from_raw_parts_mut(start, 24) };
+        assert!(given(0, out()) && given(23, out()));
+        assert!(!given(24, out()) && !given(0, &mut other));
     }
 }

@@ -89,6 +89,20 @@ fn functions_that_must_not_or_cannot_go_stay_out() {
     assert!(reason("IN int n, IN string a[n]", cost).contains("texts"));
 }
 
+#[test]
+fn a_library_says_which_names_it_has() {
+    let document = document(
+        "Module own;\nDefine f(IN int n, INOUT double a[n][n]) CalcOrder n^3 Repeatable \"yes\" \
+         Calls \"FORTRAN\" fast(n, a);",
+    );
+    let made = document.functions().map(Interface::text);
+    let file = made.collect::<Vec<_>>().join("\0").into_bytes();
+    let padded = [&b"\x7fELF Calls \""[..], &[0xff; 300], &file, &[0; 300]].concat();
+    let expected = ["fast", "own"].map(str::to_owned);
+    assert_eq!(names(&padded), BTreeSet::from(expected));
+    assert!(names(b"Module").is_empty());
+}
+
 fn text_of(source: &str) -> Text {
     text([&document(source)], LEAST_INTENSITY)
 }

@@ -6,6 +6,7 @@ import csv
 import encodings.utf_8_sig  # noqa: F401  # Tables in text begin with it at times.
 import io
 import math
+import re
 import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +17,7 @@ from .._arrays import inexact, overflowing
 from .errors import TooLargeError, UnfitError, UnreachableError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import BinaryIO
 
     from .addresses import Address, Entry
@@ -43,6 +44,7 @@ ELEMENTS = {
 """Types of interfaces, and NumPy's."""
 
 _PIECE = 1 << 20
+_WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
 _NAMES = {code: name for name, code in reversed(ELEMENTS.items())}
 _WIDER = {"b1": "u1", "f2": "f4"}
 _ENDS = {
@@ -288,6 +290,12 @@ def _read_table(content: Content, delimiter: str, asked: dict[str, Any]) -> Arra
                 usecols=picked,
                 ndmin=2,
             )
+        if asked["element"] is None:
+            text.seek(0)
+            rows = csv.reader(text, delimiter=delimiter)
+            if has_names:
+                next(rows)
+            _check_whole(table, filter(None, rows), picked, dtype, source)
     except (ValueError, OverflowError, csv.Error) as error:
         raise UnfitError(
             f"the source `{source}` is no table of numbers that fit: {error}"
@@ -299,6 +307,30 @@ def _read_table(content: Content, delimiter: str, asked: dict[str, Any]) -> Arra
     if table.size == 0:
         table = np.empty((0, count), table.dtype)
     return table[:, 0] if count == 1 else table
+
+
+def _check_whole(
+    table: Array,
+    rows: Iterable[Sequence[str]],
+    picked: Sequence[int] | None,
+    dtype: np.dtype[Any],
+    source: str,
+) -> None:
+    """Refuses whole numbers that a type which nobody has stated would round."""
+    if dtype.kind not in "fc":
+        return
+    real = np.finfo(dtype)
+    is_large: Array = np.any(np.abs(table) >= 2.0 ** (real.nmant + 1), axis=1, keepdims=True)
+    if not is_large.any():
+        return
+    for row_is_large, row in zip(is_large.flat, rows, strict=False):
+        fields = row if picked is None else [row[column] for column in picked]
+        for field in fields if row_is_large else []:
+            if _WHOLE.fullmatch(field) and int(real.dtype.type(int(field))) != int(field):
+                raise UnfitError(
+                    f"the source `{source}` has the whole number {field.strip()}, which {dtype} "
+                    f'cannot hold: give dtype="int64", or dtype="{dtype}" to have it rounded'
+                )
 
 
 def _is_number(word: str) -> bool:
