@@ -338,7 +338,7 @@ fn follow(
         let called =
             unsafe { callee.invoke(function, interface, scalars, &layout, &starts, caller) };
         floats.restore();
-        surroundings.restore(u64::MAX);
+        surroundings.restore();
         children.end();
         called.map_err(|failure| io::Error::other(failure.message))?;
     }

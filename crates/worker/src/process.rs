@@ -483,7 +483,7 @@ impl<C: Callee> Worker<C> {
         self.floats.restore();
         let exec_nanos = start.elapsed().saturating_sub(waited).as_nanos() as u64;
         if interface.class.is_none() {
-            self.surroundings.restore(exec_nanos);
+            self.surroundings.restore();
         }
         if call.output {
             // SAFETY: flushes the open streams of the C library.

@@ -9,9 +9,6 @@ use rustix::process::{fchdir, umask};
 use std::ffi::{CStr, CString};
 use std::ptr;
 
-/// A function that enters another folder takes longer.
-const LEAST_NANOS: u64 = 300;
-
 /// The surroundings at one moment.
 pub(crate) struct Surroundings {
     folder: Option<OwnedFd>,
@@ -37,8 +34,8 @@ impl Surroundings {
         }
     }
 
-    /// Makes them those of this process again, after a call of this length.
-    pub(crate) fn restore(&self, nanos: u64) {
+    /// Makes them those of this process again, after a call.
+    pub(crate) fn restore(&self) {
         // SAFETY: no function runs. The locale of the thread is that of the C library, or one that
         // was in use when the library was loaded.
         unsafe {
@@ -50,9 +47,6 @@ impl Surroundings {
             {
                 libc::setlocale(libc::LC_ALL, known.as_ptr());
             }
-        }
-        if nanos < LEAST_NANOS {
-            return;
         }
         umask(self.mask);
         if let Some(folder) = &self.folder {
@@ -91,7 +85,7 @@ mod tests {
             locale().map(CStr::to_owned)
         };
         assert_ne!(name, before.locale);
-        before.restore(LEAST_NANOS);
+        before.restore();
         assert_eq!(env::current_dir().unwrap(), folder);
         assert_eq!(umask(mask), mask);
         // SAFETY: as above.
