@@ -362,7 +362,9 @@ fn put(stream: u8, bytes: &[u8]) -> io::Result<()> {
 fn is_stranger(user: u32, own: u32, map: &str) -> bool {
     const NO_NUMBER: u32 = 65_534;
     let is_container = !map.split_whitespace().eq(["0", "0", "4294967295"]);
-    ![0, own].contains(&user) && !(is_container && user == NO_NUMBER)
+    let is_trusted = user == 0 || user == own;
+    let has_no_number = is_container && user == NO_NUMBER;
+    !is_trusted && !has_no_number
 }
 
 fn unexpected(message: &Message) -> ClientError {

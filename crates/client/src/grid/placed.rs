@@ -500,7 +500,7 @@ mod tests {
         let interface = farcall_idl::parse_interface(text).expect("an interface");
         let mut memory = [0u8; 48];
         let (start, mut other) = (memory.as_mut_ptr(), [0u8; 24]);
-        let mut given = |first: usize, second: &mut [u8]| {
+        let given = |first: usize, second: &mut [u8]| {
             // SAFETY: nothing reads or writes the slices, as in a program in C.
             let x = unsafe { std::slice::from_raw_parts(start.add(first), 24) };
             let arguments = [Argument::Skip, Argument::In(x), Argument::Out(second)];
