@@ -22,16 +22,12 @@ pub trait Number: Copy + sealed::Sealed {
     /// Tells messages with numbers of different types apart.
     #[doc(hidden)]
     const KIND: u8;
-    /// The same for numbers with carries.
-    #[doc(hidden)]
-    const WITH_CARRIES: Option<u8>;
     #[doc(hidden)]
     fn bytes(self) -> [u8; 8];
     #[doc(hidden)]
     fn from_bytes(bytes: [u8; 8]) -> Self;
-    /// The result, and what it lacks in multiples of 2^64.
     #[doc(hidden)]
-    fn combine(self, other: Self, how: Reduction) -> (Self, i32);
+    fn combine(self, other: Self, how: Reduction) -> Self;
 }
 
 mod sealed {
@@ -42,7 +38,6 @@ mod sealed {
 
 impl Number for f64 {
     const KIND: u8 = b'f';
-    const WITH_CARRIES: Option<u8> = None;
 
     fn bytes(self) -> [u8; 8] {
         self.to_ne_bytes()
@@ -52,21 +47,19 @@ impl Number for f64 {
         f64::from_ne_bytes(bytes)
     }
 
-    fn combine(self, other: f64, how: Reduction) -> (f64, i32) {
-        let result = match how {
+    fn combine(self, other: f64, how: Reduction) -> f64 {
+        match how {
             Reduction::Sum => self + other,
             // Else the other number would hide that one of them is none.
             _ if self.is_nan() || other.is_nan() => f64::NAN,
             Reduction::Minimum => self.min(other),
             Reduction::Maximum => self.max(other),
-        };
-        (result, 0)
+        }
     }
 }
 
 impl Number for i64 {
     const KIND: u8 = b'i';
-    const WITH_CARRIES: Option<u8> = Some(b'c');
 
     fn bytes(self) -> [u8; 8] {
         self.to_ne_bytes()
@@ -76,76 +69,19 @@ impl Number for i64 {
         i64::from_ne_bytes(bytes)
     }
 
-    fn combine(self, other: i64, how: Reduction) -> (i64, i32) {
+    fn combine(self, other: i64, how: Reduction) -> i64 {
         match how {
-            Reduction::Sum => match self.overflowing_add(other) {
-                (sum, false) => (sum, 0),
-                (sum, true) => (sum, if self < 0 { -1 } else { 1 }),
-            },
-            Reduction::Minimum => (self.min(other), 0),
-            Reduction::Maximum => (self.max(other), 0),
+            Reduction::Sum => self.wrapping_add(other),
+            Reduction::Minimum => self.min(other),
+            Reduction::Maximum => self.max(other),
         }
     }
 }
 
-/// What the sums lack in multiples of 2^64; empty if none has passed 64 bits so far. A sum that
-/// passes them on the way may come back.
-#[derive(Default)]
-struct Carries(Vec<i32>);
-
-impl Carries {
-    fn add(&mut self, place: usize, count: usize, carry: i32) {
-        if carry != 0 {
-            self.0.resize(count, 0);
-            self.0[place] = self.0[place].saturating_add(carry);
-        }
-    }
-
-    fn are_left(&self) -> bool {
-        self.0.iter().any(|carry| *carry != 0)
-    }
-}
-
-/// What a process passes on in a reduction: its numbers, their carries, and their kind.
-fn packed<T: Number>(numbers: &[T], carries: &Carries) -> Vec<u8> {
-    let mut bytes: Vec<u8> = numbers.iter().flat_map(|number| number.bytes()).collect();
-    match T::WITH_CARRIES.filter(|_| carries.are_left()) {
-        Some(kind) => {
-            bytes.extend(carries.0.iter().flat_map(|carry| carry.to_ne_bytes()));
-            bytes.push(kind);
-        }
-        None => bytes.push(T::KIND),
-    }
-    bytes
-}
-
-/// Combines with the numbers that another process has passed on. `None` if they are others.
-fn combine<T: Number>(
-    numbers: &mut [T],
-    carries: &mut Carries,
-    how: Reduction,
-    message: &[u8],
-) -> Option<()> {
-    let (kind, body) = message.split_last()?;
-    let (words, theirs) = body.split_at_checked(size_of_val(numbers))?;
-    let (theirs, rest) = theirs.as_chunks::<4>();
-    let fits = match theirs.len() {
-        0 => *kind == T::KIND || (numbers.is_empty() && Some(*kind) == T::WITH_CARRIES),
-        count => count == numbers.len() && Some(*kind) == T::WITH_CARRIES,
-    };
-    if !fits || !rest.is_empty() {
-        return None;
-    }
-    let (count, (words, _)) = (numbers.len(), words.as_chunks::<8>());
-    for (place, (number, word)) in numbers.iter_mut().zip(words).enumerate() {
-        let (result, carry) = number.combine(T::from_bytes(*word), how);
-        *number = result;
-        carries.add(place, count, carry);
-    }
-    for (place, carry) in theirs.iter().enumerate() {
-        carries.add(place, count, i32::from_ne_bytes(*carry));
-    }
-    Some(())
+/// What a process passes on in a reduction: its numbers, and their kind.
+fn packed<T: Number>(numbers: &[T]) -> Vec<u8> {
+    let bytes = numbers.iter().flat_map(|number| number.bytes());
+    bytes.chain([T::KIND]).collect()
 }
 
 impl Channel {
@@ -202,77 +138,60 @@ impl Channel {
 
     /// Reduces the numbers of all processes, position by position, into those of `root`, along a
     /// binomial tree. The numbers of the other processes are undefined afterwards. The order of the
-    /// operations depends only on the size of the gang job.
+    /// operations depends only on the size of the gang job. A sum of integers wraps around at 64
+    /// bits, as that of MPI does.
     ///
     /// # Errors
-    /// Another process passes more or fewer numbers, or numbers of another type. At `root`, a sum
-    /// of integers does not fit in 64 bits.
+    /// Another process passes more or fewer numbers, or numbers of another type.
     pub fn reduce<T: Number>(
         &mut self,
         root: usize,
         how: Reduction,
         numbers: &mut [T],
     ) -> Result<(), ChannelError> {
-        match self.gather(root, how, numbers)? {
-            true => Err(ChannelError::Overflow),
-            false => Ok(()),
-        }
-    }
-
-    /// Reduces the numbers into those of `root`, and says whether a sum there does not fit.
-    fn gather<T: Number>(
-        &mut self,
-        root: usize,
-        how: Reduction,
-        numbers: &mut [T],
-    ) -> Result<bool, ChannelError> {
         let (rank, size) = (self.rank(), self.size());
         if root >= size {
             return Err(ChannelError::Rank { rank: root, size });
         }
         let place = (rank + size - root) % size;
         let channel = self.collective();
-        let (mut bytes, mut carries) = (Vec::new(), Carries::default());
+        let mut bytes = Vec::new();
         let mut bit = 1;
         while bit < size {
             if place & bit != 0 {
-                channel.send((root + place - bit) % size, &packed(numbers, &carries))?;
-                return Ok(false);
+                return channel.send((root + place - bit) % size, &packed(numbers));
             }
             if place + bit < size {
                 let source = (root + place + bit) % size;
-                bytes.resize(
-                    size_of_val(numbers) + size_of::<i32>() * numbers.len() + 1,
-                    0,
-                );
+                bytes.resize(size_of_val(numbers) + 1, 0);
                 let message = channel.receive(Some(source), &mut bytes)?;
-                combine(numbers, &mut carries, how, &bytes[..message.bytes])
-                    .ok_or(ChannelError::Unequal(source))?;
+                if message.bytes != bytes.len() || bytes.last() != Some(&T::KIND) {
+                    return Err(ChannelError::Unequal(source));
+                }
+                for (number, other) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
+                    let mut word = [0; 8];
+                    word.copy_from_slice(other);
+                    *number = number.combine(T::from_bytes(word), how);
+                }
             }
             bit *= 2;
         }
-        Ok(carries.are_left())
+        Ok(())
     }
 
     /// Reduces the numbers of all processes, and gives every process the result.
-    ///
-    /// # Errors
-    /// As [`Channel::reduce`], and a sum that does not fit is an error of every process.
     pub fn all_reduce<T: Number>(
         &mut self,
         how: Reduction,
         numbers: &mut [T],
     ) -> Result<(), ChannelError> {
-        let overflows = self.gather(0, how, numbers)?;
+        self.reduce(0, how, numbers)?;
         let mut bytes: Vec<u8> = numbers.iter().flat_map(|number| number.bytes()).collect();
-        bytes.push(u8::from(overflows));
         self.broadcast(0, &mut bytes)?;
-        if bytes.pop() == Some(1) {
-            return Err(ChannelError::Overflow);
-        }
-        let (words, _) = bytes.as_chunks::<8>();
-        for (number, word) in numbers.iter_mut().zip(words) {
-            *number = T::from_bytes(*word);
+        for (number, place) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
+            let mut word = [0; 8];
+            word.copy_from_slice(place);
+            *number = T::from_bytes(word);
         }
         Ok(())
     }

@@ -65,9 +65,6 @@ pub enum ChannelError {
          pass equally many, and all integers or all floats"
     )]
     Unequal(usize),
-    /// A sum of integers of all processes does not fit in 64 bits.
-    #[error("a sum of the integers of all processes does not fit in 64 bits: reduce floats")]
-    Overflow,
     /// A message is longer than 4 GiB.
     #[error("a message of {0} bytes is too long: the limit is 4 GiB")]
     TooLarge(usize),
