@@ -42,7 +42,7 @@ pub use object::{Object, ObjectStatus};
 pub(crate) use process::generation;
 pub(crate) use requests::names::check_names;
 pub(crate) use requests::{directory, functions, operation};
-pub(crate) use server::Server;
+pub(crate) use server::{Server, answers};
 pub(crate) use source::{OwnArrays, wanted_form};
 pub(crate) use streams::is_large;
 pub use tunnel::RELAY_READY;

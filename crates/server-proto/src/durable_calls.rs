@@ -23,7 +23,7 @@ use crate::keys::{CallKey, ConnectionKey};
 use crate::lifecycle::Change;
 use crate::record::{Changed, Content, DiskError, MOST_SHORT, Outcome, Record, Stored};
 use crate::settings::Group;
-use crate::unconfirmed::Submission;
+use crate::unconfirmed::{Submission, Unconfirmed};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{Direction, DurableState, Failure, FailureKind, JobId, Pieces, Side, User};
 
@@ -36,6 +36,11 @@ const WAITING: usize = 64;
 
 /// A call fails when this many of its workers were killed.
 const MOST_TRIES: u32 = 10;
+
+/// Whether the disk has finished everything that an ending server must wait for.
+pub(crate) fn is_settled(durable: &DurableCalls, cx: &Context) -> bool {
+    !cx.disk.writes_results() && durable.unconfirmed().is_none_or(Unconfirmed::is_empty)
+}
 
 /// Durable calls, if the server has a state folder.
 #[derive(Default)]
@@ -55,32 +60,14 @@ impl DurableCalls {
         cx.has_room = true;
     }
 
-    /// Whether the disk has finished everything that an ending server must wait for.
-    pub(crate) fn is_settled(&self, cx: &Context) -> bool {
-        !cx.disk.writes_results()
-            && self
-                .durable
-                .as_ref()
-                .is_none_or(|durable| durable.unconfirmed.is_empty())
+    /// The calls whose record is on its way, if the server takes durable calls.
+    pub(crate) fn unconfirmed(&self) -> Option<&Unconfirmed> {
+        self.durable.as_ref().map(|durable| &durable.unconfirmed)
     }
 
     /// Whether a call that waits on the disk, or its results, need memory that others have.
     pub(crate) fn await_memory(&self) -> bool {
         self.durable.as_ref().is_some_and(Durable::awaits_memory)
-    }
-
-    /// The calls whose record is on its way.
-    pub(crate) fn recording(&self) -> Vec<CallKey> {
-        let durable = self.durable.iter();
-        durable
-            .flat_map(|durable| durable.unconfirmed.calls())
-            .collect()
-    }
-
-    /// Whether a client, or this one, waits until a call that it has submitted is recorded.
-    pub(crate) fn await_record(&self, cx: &Context, by: Option<ConnectionKey>) -> bool {
-        let durable = self.durable.as_ref();
-        durable.is_some_and(|durable| durable.unconfirmed.is_awaited(cx, by))
     }
 
     fn durable(&mut self) -> Result<&mut Durable, Failure> {

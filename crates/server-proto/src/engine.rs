@@ -172,7 +172,7 @@ impl Engine {
                 let elements = &self.elements;
                 let told = self.durable_calls.inserted(cx, elements, id, number);
                 if let Some(connection) = told {
-                    self.say_goodbye(connection);
+                    clients::say_goodbye(self, connection);
                 }
             }
             Event::Changed(id, changed) => self.durable_calls.changed(cx, id, changed.as_ref()),

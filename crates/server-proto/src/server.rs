@@ -6,7 +6,8 @@ use crate::action::Direction;
 use crate::call::ActiveCall;
 use crate::clients::Clients;
 use crate::connection::Connection;
-use crate::engine::{Engine, Overview, Reports, ServerStatus};
+use crate::durable_calls;
+use crate::engine::{self, Engine, Overview, Reports, ServerStatus};
 use crate::event::{Accepted, Event, Now};
 use crate::functions::Functions;
 use crate::keys::{ConnectionKey, MemoryKey, WorkerKey};
@@ -117,7 +118,7 @@ impl Server {
 
     /// Whether the disk has finished everything that an ending server must wait for.
     pub fn is_settled(&self) -> bool {
-        self.engine.durable_calls.is_settled(&self.engine.cx)
+        durable_calls::is_settled(&self.engine.durable_calls, &self.engine.cx)
     }
 
     /// Whether a client waits until a call that it has submitted is recorded. A server that stops
@@ -126,7 +127,8 @@ impl Server {
         let Engine {
             cx, durable_calls, ..
         } = &self.engine;
-        durable_calls.await_record(cx, None)
+        let unconfirmed = durable_calls.unconfirmed();
+        unconfirmed.is_some_and(|all| all.is_awaited(cx, None))
     }
 
     /// Starts one worker for each library. A library that cannot be bound is then known before the
@@ -324,7 +326,7 @@ impl Server {
         {
             connection.sending = sent;
             if cx.stopping.is_some() {
-                self.engine.say_goodbye(key);
+                engine::clients::say_goodbye(&mut self.engine, key);
                 self.engine.cx.answered(key);
             }
         }

@@ -121,8 +121,8 @@ class Channel:
         """Combines the numbers of all processes, place by place, at `root`; None elsewhere.
 
         Integers are added as int64, where a sum past 64 bits wraps around as in NumPy, and others
-        as float64, always in the same order. All processes must
-        pass equally many, and all integers or all floats; otherwise this raises ArgumentError.
+        as float64, always in the same order. All processes must pass equally many, and all integers
+        or all floats; otherwise this raises ArgumentError.
         """
         result = self._reduced(root, numbers, op)
         return result if self.rank == root else None

@@ -7,7 +7,7 @@ use crate::address::Address;
 use crate::error::{Error, Fault};
 use crate::grid::probe::{self, Probes};
 use crate::options::Options;
-use crate::remote::{Connection, Server, directory, generation};
+use crate::remote::{Connection, Server, answers, directory, generation};
 use farcall_directory::client::{ChosenServer, Known};
 use farcall_directory::message::{Choose, Chosen, Find, Found, Observe, Offer};
 use farcall_rpc_proto::{FailureKind, Kind, TRACES};
@@ -113,7 +113,7 @@ impl Grid {
             let Some(meta) = shared.upgrade().map(|shared| shared.meta.clone()) else {
                 return;
             };
-            if meta.answers()
+            if answers(&meta)
                 && let Some(shared) = shared.upgrade()
             {
                 return shared.sought_by.store(0, Ordering::Relaxed);

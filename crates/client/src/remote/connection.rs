@@ -114,11 +114,6 @@ impl Connection {
         self.has(DIRECTORY)
     }
 
-    /// The peer counts as lost after this time of silence at most.
-    pub(crate) fn hurry(&self, most: Duration) {
-        self.lock().hurry(most);
-    }
-
     /// Whether the connection is a Unix socket.
     pub(crate) fn is_unix(&self) -> bool {
         self.socket.is_unix()

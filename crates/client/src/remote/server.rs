@@ -21,8 +21,6 @@ const LARGE: u64 = 4 << 20;
 
 /// Longest time in which a metaserver greets a client again. Calls wait meanwhile.
 const MOST_TO_CONNECT: Duration = Duration::from_secs(5);
-/// Longest silence of a metaserver, which computes nothing.
-const MOST_SILENCE: Duration = Duration::from_secs(3);
 /// How long a client tries again while one server replaces another.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// Time between two tries: at first, and in the end.
@@ -67,9 +65,6 @@ impl Server {
             directory::check_metaserver(&connection)?;
         }
         let address = at.first().cloned();
-        if connection.is_to_metaserver() {
-            connection.hurry(MOST_SILENCE);
-        }
         Ok(Server(Arc::new(Shared {
             address: address.unwrap_or_else(|| unreachable!("split gives one")),
             options,
@@ -107,38 +102,15 @@ impl Server {
         if let Some(connection) = self.live_connection() {
             return Ok(connection);
         }
-        let opened = open_any(&self.0.at, &self.again())?;
+        let opened = open_any(&self.0.at, &again(&self.0))?;
         *lock(&self.0.connection) = opened.clone();
         Ok(opened)
-    }
-
-    /// How it connects again. Calls wait for a metaserver, which answers at once.
-    fn again(&self) -> Options {
-        let options = self.0.options.clone();
-        match self.0.is_metaserver {
-            true => Options {
-                connect_timeout: options.connect_timeout.min(MOST_TO_CONNECT),
-                lost_after: options.lost_after.map(|time| time.min(MOST_SILENCE)),
-                ..options
-            },
-            false => options,
-        }
     }
 
     /// Whether a new connection can be made without a login.
     pub(crate) fn needs_login(&self) -> bool {
         let mut at = self.0.at.iter();
         at.any(|address| matches!(address, Address::Ssh(_)))
-    }
-
-    /// Whether somebody answers at its address. Asks on a connection of its own, for a thread that
-    /// nobody interrupts.
-    pub(crate) fn answers(&self) -> bool {
-        let options = Options {
-            on_interrupt: None,
-            ..self.again()
-        };
-        open_any(&self.0.at, &options).is_ok()
     }
 
     /// The connection, if it can still be used.
@@ -183,7 +155,7 @@ impl Server {
     /// # Errors
     /// Nobody answers.
     pub(crate) fn renew(&self) -> Result<(), Error> {
-        *lock(&self.0.connection) = open_any(&self.0.at, &self.again())?;
+        *lock(&self.0.connection) = open_any(&self.0.at, &again(&self.0))?;
         *lock(&self.0.express) = None;
         Ok(())
     }
@@ -244,7 +216,6 @@ impl Server {
     }
 }
 
-/// Connects to the first address that answers.
 /// Whether the arrays of a call may travel over several connections.
 pub(super) fn may_add_connections(server: &Server, first: &Connection) -> bool {
     server.0.options.streams > 1 && !needs_login(first)
@@ -255,6 +226,26 @@ fn needs_login(connection: &Connection) -> bool {
     matches!(connection.address(), Address::Ssh(_))
 }
 
+/// How a client connects again. Calls wait for a metaserver, which answers at once.
+fn again(shared: &Shared) -> Options {
+    let mut options = shared.options.clone();
+    if shared.is_metaserver {
+        options.connect_timeout = options.connect_timeout.min(MOST_TO_CONNECT);
+    }
+    options
+}
+
+/// Whether somebody answers at the address of a server. Asks on a connection of its own, for a
+/// thread that nobody interrupts.
+pub(crate) fn answers(server: &Server) -> bool {
+    let options = Options {
+        on_interrupt: None,
+        ..again(&server.0)
+    };
+    open_any(&server.0.at, &options).is_ok()
+}
+
+/// Connects to the first address that answers.
 fn open_any(at: &[Address], options: &Options) -> Result<Arc<Connection>, Error> {
     let mut first = None;
     for address in at {

@@ -188,7 +188,8 @@ impl Engine {
         tracing::info!("stopping");
         cx.stopping = Some(cx.now() + LAST_WORDS);
         cx.out.push(Action::StopListening);
-        let recording = self.durable_calls.recording();
+        let unconfirmed = self.durable_calls.unconfirmed();
+        let recording: Vec<CallKey> = unconfirmed.iter().flat_map(|all| all.calls()).collect();
         for key in self.cx.clients.open() {
             let cx = &mut self.cx;
             let connection = &cx.clients[key];
@@ -214,20 +215,8 @@ impl Engine {
                 let failure = Failure::new(FailureKind::ServerStopping, text);
                 connection.proto.fail(call, &failure);
             }
-            self.say_goodbye(key);
+            say_goodbye(self, key);
             self.cx.answered(key);
-        }
-    }
-
-    /// Takes leave of a client if the server is stopping. A client takes this as a sign that
-    /// nothing of what it waits for has begun, so its results leave first, and so does what became
-    /// of calls that are being recorded.
-    pub(crate) fn say_goodbye(&mut self, key: ConnectionKey) {
-        let cx = &mut self.cx;
-        let awaits_record = self.durable_calls.await_record(cx, Some(key));
-        let connection = &mut cx.clients[key];
-        if cx.stopping.is_some() && connection.sending.is_empty() && !awaits_record {
-            connection.proto.goodbye("the server is stopping");
         }
     }
 
@@ -283,6 +272,19 @@ impl Engine {
         if self.cx.calls.is_empty() && self.cx.clients.all_have_gone() {
             self.stop();
         }
+    }
+}
+
+/// Takes leave of a client if the server is stopping. A client takes this as a sign that nothing of
+/// what it waits for has begun, so its results leave first, and so does what became of calls that
+/// are being recorded.
+pub(crate) fn say_goodbye(engine: &mut Engine, key: ConnectionKey) {
+    let cx = &mut engine.cx;
+    let unconfirmed = engine.durable_calls.unconfirmed();
+    let awaits_record = unconfirmed.is_some_and(|all| all.is_awaited(cx, Some(key)));
+    let connection = &mut cx.clients[key];
+    if cx.stopping.is_some() && connection.sending.is_empty() && !awaits_record {
+        connection.proto.goodbye("the server is stopping");
     }
 }
 

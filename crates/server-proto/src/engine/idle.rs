@@ -3,6 +3,7 @@
 //! run.
 
 use super::Engine;
+use crate::durable_calls;
 use farcall_rpc_proto::Nanos;
 
 /// Ends the server if nobody has used it for long enough.
@@ -30,5 +31,5 @@ fn is_used(engine: &Engine) -> bool {
     !cx.clients.all_have_gone()
         || !cx.calls.is_empty()
         || kept.is_some()
-        || !engine.durable_calls.is_settled(cx)
+        || !durable_calls::is_settled(&engine.durable_calls, cx)
 }

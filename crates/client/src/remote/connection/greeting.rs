@@ -28,6 +28,8 @@ use std::time::{Duration, Instant};
 const TRIES: usize = 5;
 /// Time between two tries.
 const NAP: Duration = Duration::from_millis(10);
+/// Longest silence of a metaserver before it counts as lost.
+const MOST_SILENCE: Duration = Duration::from_secs(3);
 /// Most other addresses of a server that a client considers.
 const MOST_WAYS: usize = 16;
 
@@ -138,6 +140,11 @@ impl Connection {
         connection.greet(proof)?;
         let features = connection.lock().peer.features;
         connection.features = features;
+        if connection.is_to_metaserver() {
+            // It computes nothing, and calls wait for its answers.
+            let limit = options.lost_after.map(|limit| limit.min(MOST_SILENCE));
+            connection.lock().silence = Silence::new(limit);
+        }
         Ok(Arc::new(connection))
     }
 

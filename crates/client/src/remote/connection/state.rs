@@ -86,7 +86,7 @@ pub(crate) struct State {
     pub(crate) seat: Seat<CallId, Connection>,
     /// Why the connection can no longer be used.
     pub(crate) lost: Option<Loss>,
-    silence: Silence,
+    pub(super) silence: Silence,
     input: Input,
     outgoing: Outgoing,
 }
@@ -149,14 +149,6 @@ impl Outlook {
 }
 
 impl State {
-    /// The peer counts as lost after this time at most from now on, unless it is never lost.
-    pub(crate) fn hurry(&mut self, most: Duration) {
-        let limit = self.silence.limit();
-        if !limit.is_zero() {
-            self.silence = Silence::new(Some(limit.min(most)));
-        }
-    }
-
     pub(crate) fn new(hello: &Hello, is_remote: bool, silence: Silence) -> State {
         let mut limits = Limits {
             calls: 1 << 16,
