@@ -438,6 +438,26 @@ static void the_last_messages_arrive(void) {
   endpoint_close(ranks[1].endpoint);
 }
 
+/* A buffer for several messages has one that is still coming when its endpoint is closed. */
+static void an_endpoint_is_closed_while_messages_come(void) {
+  static char bytes[30000], buffer[70000];
+  struct outgoing message = {.bytes = bytes, .count = sizeof bytes, .target = 1};
+  struct incoming multi = {
+      .buffer = buffer, .source = ANY_RANK, .is_multi = true, .ignore = UINT64_MAX};
+  const size_t rooms[] = {sizeof buffer, sizeof bytes};
+
+  for (size_t number = 0; number < 2; number++) {
+    begin("close while messages come", &far);
+    multi.room = rooms[number];
+    CHECK(endpoint_receive(ranks[1].endpoint, &multi) == 0);
+    CHECK(endpoint_send(ranks[0].endpoint, &message) == 0);
+    CHECK(endpoint_progress(ranks[1].endpoint) == 0);
+    CHECK(channels_waiting(0) > 0 && ranks[1].count == 0);
+    for (uint32_t rank = 0; rank < size; rank++)
+      endpoint_close(ranks[rank].endpoint);
+  }
+}
+
 /* Whatever a faulty process writes into the channel, nothing crashes, and what does not make sense
  * is an error. */
 static void forged_messages_do_no_harm(uint64_t seed) {
@@ -606,6 +626,7 @@ int main(void) {
   a_flood_is_bounded(&near);
   a_flood_is_bounded(&far);
   the_last_messages_arrive();
+  an_endpoint_is_closed_while_messages_come();
   a_rank_says_what_it_looks_for_while_it_is_quiet();
   sends_that_nobody_takes_are_said();
   a_rank_that_peeks_says_so();
