@@ -534,6 +534,27 @@ fn the_systemd_units_are_accepted_and_hardened() {
     }
 }
 
+/// What the configuration shows as examples works for a server that systemd starts.
+#[test]
+fn a_server_under_systemd_can_write_where_the_configuration_shows() {
+    let unit = include_str!("../../../docs/farcall.service");
+    let shown = include_str!("../../../docs/farcall.toml");
+    for (setting, directory, root) in [
+        ("unix", "RuntimeDirectory", "/run"),
+        ("audit", "LogsDirectory", "/var/log"),
+        ("state", "StateDirectory", "/var/lib"),
+    ] {
+        let begin = format!("# {setting} = \"");
+        let path = shown.lines().find_map(|line| line.strip_prefix(&begin));
+        let path = path.and_then(|rest| rest.split('"').next()).unwrap();
+        let begin = format!("{directory}=");
+        let name = unit.lines().find_map(|line| line.strip_prefix(&begin));
+        let name = name.unwrap_or_else(|| panic!("the unit has no {directory} for {path}"));
+        let folder = std::path::Path::new(root).join(name);
+        assert!(std::path::Path::new(path).starts_with(&folder), "{path}");
+    }
+}
+
 #[test]
 fn a_server_waits_for_the_socket_that_a_killed_one_has_left_to_a_child() {
     let mut process = start("127.0.0.1:0", &["--unix", "socket"]);
