@@ -106,7 +106,7 @@ fn status_and_metrics_tell_of_calls() {
     for line in [
         "farcall_calls_total{function=\"system/nap\",outcome=\"done\"} 3",
         "farcall_calls_total{function=\"system/crash\",outcome=\"failed\"} 1",
-        "farcall_calls{state=\"running\"} 1",
+        "farcall_active_calls{state=\"running\"} 1",
         "farcall_pes_used 1",
         "farcall_exec_seconds_count 3",
         "farcall_function_exec_seconds_count{function=\"system/nap\"} 3",
@@ -118,6 +118,14 @@ fn status_and_metrics_tell_of_calls() {
             "no `{line}` in\n{text}"
         );
     }
+    let mut names: Vec<_> = text
+        .lines()
+        .filter(|line| line.starts_with("# TYPE "))
+        .collect();
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup_by_key(|line| line.split(' ').nth(2));
+    assert_eq!(names.len(), count, "a metric comes twice in\n{text}");
     let people = farcall(&["status", address]);
     let people = String::from_utf8(people.stdout).unwrap();
     assert!(people.contains("PEs          1 of 3 in use"), "{people}");
