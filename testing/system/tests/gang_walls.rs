@@ -170,6 +170,22 @@ fn the_kernel_ends_jobs_before_their_daemon() {
     assert_eq!(lines(&output), [wanted], "{}", text(&output.stderr));
 }
 
+#[test]
+fn variables_that_are_no_text_stay_behind_and_are_named() {
+    use std::os::unix::ffi::OsStrExt;
+    let node = Node::start(&["--slots", "1"]);
+    let mut command = node.gang(&["run", "--quiet", "-n", "1", "--", "sh", "-c", "echo $LATIN"]);
+    command.env("LATIN", std::ffi::OsStr::from_bytes(b"caf\xe9"));
+    let output = command.output().expect("it runs");
+    assert_eq!(lines(&output), [""]);
+    let told = "the job does not get the environment variable `LATIN`, which is not UTF-8";
+    assert!(
+        text(&output.stderr).contains(told),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
 /// The shared memory of its own does not lead a job out of the root folder of its daemon.
 #[test]
 fn the_jobs_of_a_daemon_with_another_root_folder_stay_there() {
