@@ -183,25 +183,35 @@ static ssize_t read_error(struct fid_cq *fid, struct fi_cq_err_entry *entry, uin
   return found;
 }
 
-static ssize_t cannot_wait(struct fid_cq *fid, void *entries, size_t count, const void *condition,
-                           int timeout) {
-  (void)fid;
-  (void)entries;
-  (void)count;
-  (void)condition;
-  (void)timeout;
-  return -FI_ENOSYS;
+/* Whether so many milliseconds have passed since `start`. Below 0: never. */
+static bool has_passed(const struct timespec *start, int milliseconds) {
+  struct timespec now;
+
+  if (milliseconds < 0)
+    return false;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (now.tv_sec - start->tv_sec) * 1000 + (now.tv_nsec - start->tv_nsec) / 1000000 >=
+         milliseconds;
 }
 
-static ssize_t cannot_wait_from(struct fid_cq *fid, void *entries, size_t count, fi_addr_t *sources,
-                                const void *condition, int timeout) {
-  (void)fid;
-  (void)entries;
-  (void)count;
-  (void)sources;
+static ssize_t wait_and_read_from(struct fid_cq *fid, void *entries, size_t count,
+                                  fi_addr_t *sources, const void *condition, int timeout) {
+  struct timespec start;
+  ssize_t found;
+
   (void)condition;
-  (void)timeout;
-  return -FI_ENOSYS;
+  clock_gettime(CLOCK_MONOTONIC, &start);
+  while ((found = read_from(fid, entries, count, sources)) == -FI_EAGAIN) {
+    if (has_passed(&start, timeout))
+      break;
+    sched_yield();
+  }
+  return found;
+}
+
+static ssize_t wait_and_read(struct fid_cq *fid, void *entries, size_t count, const void *condition,
+                             int timeout) {
+  return wait_and_read_from(fid, entries, count, NULL, condition, timeout);
 }
 
 static int cannot_signal(struct fid_cq *fid) {
@@ -226,8 +236,8 @@ struct fi_ops_cq farcall_cq_ops = {.size = sizeof(struct fi_ops_cq),
                                    .read = read_entries,
                                    .readfrom = read_from,
                                    .readerr = read_error,
-                                   .sread = cannot_wait,
-                                   .sreadfrom = cannot_wait_from,
+                                   .sread = wait_and_read,
+                                   .sreadfrom = wait_and_read_from,
                                    .signal = cannot_signal,
                                    .strerror = error_text};
 
@@ -300,14 +310,12 @@ static int has_reached(struct counter *counter, uint64_t threshold, uint64_t err
 static int wait_for_counter(struct fid_cntr *fid, uint64_t threshold, int timeout) {
   struct counter *counter = (struct counter *)fid;
   uint64_t errors = read_counter_errors(fid);
-  struct timespec start, now;
+  struct timespec start;
   int done;
 
   clock_gettime(CLOCK_MONOTONIC, &start);
   while ((done = has_reached(counter, threshold, errors)) == 0) {
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    if (timeout >= 0 &&
-        (now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000 >= timeout)
+    if (has_passed(&start, timeout))
       return -FI_ETIMEDOUT;
     sched_yield();
   }
