@@ -88,6 +88,19 @@ def test_nothing_is_left_of_a_job_that_was_killed(program):
         assert left.returncode == 1, left.stdout
 
 
+def test_counters_count_each_message_once(tmp_path):
+    """Those without a completion too, and no buffer that the program gets back."""
+    if not PROVIDER.is_file():
+        pytest.skip("no libfarcall-fi.so: the headers of libfabric were missing at `make build`")
+    program = tmp_path / "counters"
+    source = PROGRAM.with_name("fabric_counters.c")
+    flags = ["-O1", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run(["cc", *flags, "-o", program, source, "-lfabric"], check=True, timeout=120)
+    with Gang("counters") as gang:
+        ran = gang.run(2, program, options=MPI)
+        assert ran.returncode == 0, ran.stderr
+
+
 def test_a_node_without_the_provider_says_so(tmp_path):
     """A command without the library beside it."""
     alone = tmp_path / "bin" / "farcall"

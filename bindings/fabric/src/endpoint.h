@@ -28,7 +28,7 @@ struct outgoing {
   bool has_data;
   /* The bytes are the caller's again when `endpoint_send` returns. */
   bool must_copy;
-  /* There is no completion. */
+  /* The completion is silent. */
   bool is_silent;
   /* The send completes only when a receive has matched it. */
   bool must_match;
@@ -66,6 +66,8 @@ struct completion {
   bool is_released;
   /* Whether a message came, so that what follows says something. */
   bool is_message;
+  /* The program wants to know of this only in numbers. */
+  bool is_silent;
   /* 0, or the positive number of an error. */
   int error;
   uint32_t source;

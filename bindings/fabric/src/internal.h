@@ -161,7 +161,7 @@ struct endpoint {
   uint32_t size;
   /* 0, or the error because of which nothing works any more. */
   int error;
-  /* Operations that have ended. */
+  /* Operations that have ended with a completion. */
   uint64_t completions;
   struct peer *peers;
   struct queue active;
@@ -219,7 +219,7 @@ static inline void count_poll(struct endpoint *endpoint) {
 
 /* Reports the end of an operation that changes nothing else. */
 static inline void tell(struct endpoint *endpoint, const struct completion *completion) {
-  endpoint->completions++;
+  endpoint->completions += !completion->is_silent;
   endpoint->completed(endpoint->owner, completion);
 }
 

@@ -450,18 +450,21 @@ void free_receives(struct endpoint *endpoint) {
                             &endpoint->unexpected[1], &endpoint->claimed};
   struct link *link;
 
+  /* The receives of streams first: some of them are posted too, and freed with those. */
+  for (uint32_t number = 0; number < endpoint->accepted.room; number++) {
+    struct stream *stream = endpoint->accepted.items[number];
+    struct receive *receive = stream != NULL ? stream->receive : NULL;
+
+    if (receive != NULL && --receive->streams == 0 &&
+        (!receive->what.is_multi || receive->is_retired))
+      free(receive);
+    free(stream);
+  }
   for (size_t number = 0; number < sizeof queues / sizeof *queues; number++)
     while ((link = queue_pop(queues[number])) != NULL)
       free(link);
   while ((link = endpoint->spare_receives) != NULL) {
     endpoint->spare_receives = link->next;
     free(link);
-  }
-  for (uint32_t number = 0; number < endpoint->accepted.room; number++) {
-    struct stream *stream = endpoint->accepted.items[number];
-
-    if (stream != NULL && !stream->receive->what.is_multi)
-      free(stream->receive);
-    free(stream);
   }
 }

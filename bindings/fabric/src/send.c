@@ -11,12 +11,12 @@ static void complete(struct endpoint *endpoint, const struct outgoing *what) {
       .flags = what->flags,
       .is_send = true,
       .is_tagged = what->is_tagged,
+      .is_silent = what->is_silent,
       .tag = what->tag,
       .count = what->count,
   };
 
-  if (!what->is_silent)
-    report(endpoint, &completion);
+  report(endpoint, &completion);
 }
 
 static void fill(struct wire_header *header, enum wire_kind kind, const struct outgoing *what) {

@@ -53,10 +53,13 @@ static uint64_t flags_of(const struct completion *completion) {
 void farcall_completed(void *owner, const struct completion *completion) {
   struct end *end = owner;
   struct report *report = completion->is_send ? &end->sends : &end->receives;
-  bool is_wanted = !report->is_selective || (completion->flags & FI_COMPLETION) != 0;
+  bool is_wanted = !completion->is_silent &&
+                   (!report->is_selective || (completion->flags & FI_COMPLETION) != 0);
   struct completion *place;
 
-  if (report->counter != NULL) {
+  /* Counters count messages, also those without a completion, and no buffers that are free again. */
+  if (report->counter != NULL &&
+      (completion->is_send || completion->is_message || completion->error != 0)) {
     if (completion->error != 0)
       report->counter->errors++;
     else
@@ -128,7 +131,8 @@ static ssize_t read_from(struct fid_cq *fid, void *entries, size_t count, fi_add
   int error = 0;
 
   enter(completions->domain);
-  if (completions->count == 0)
+  /* Programs read no entries for the sake of progress. */
+  if (completions->count == 0 || count == 0)
     error = progress(completions->domain);
   while (completions->count > 0 && (size_t)found < count) {
     struct completion *completion = &completions->items[completions->first];
@@ -179,25 +183,35 @@ static ssize_t read_error(struct fid_cq *fid, struct fi_cq_err_entry *entry, uin
   return found;
 }
 
-static ssize_t cannot_wait(struct fid_cq *fid, void *entries, size_t count, const void *condition,
-                           int timeout) {
-  (void)fid;
-  (void)entries;
-  (void)count;
-  (void)condition;
-  (void)timeout;
-  return -FI_ENOSYS;
+/* Whether so many milliseconds have passed since `start`. Below 0: never. */
+static bool has_passed(const struct timespec *start, int milliseconds) {
+  struct timespec now;
+
+  if (milliseconds < 0)
+    return false;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (now.tv_sec - start->tv_sec) * 1000 + (now.tv_nsec - start->tv_nsec) / 1000000 >=
+         milliseconds;
 }
 
-static ssize_t cannot_wait_from(struct fid_cq *fid, void *entries, size_t count, fi_addr_t *sources,
-                                const void *condition, int timeout) {
-  (void)fid;
-  (void)entries;
-  (void)count;
-  (void)sources;
+static ssize_t wait_and_read_from(struct fid_cq *fid, void *entries, size_t count,
+                                  fi_addr_t *sources, const void *condition, int timeout) {
+  struct timespec start;
+  ssize_t found;
+
   (void)condition;
-  (void)timeout;
-  return -FI_ENOSYS;
+  clock_gettime(CLOCK_MONOTONIC, &start);
+  while ((found = read_from(fid, entries, count, sources)) == -FI_EAGAIN) {
+    if (has_passed(&start, timeout))
+      break;
+    sched_yield();
+  }
+  return found;
+}
+
+static ssize_t wait_and_read(struct fid_cq *fid, void *entries, size_t count, const void *condition,
+                             int timeout) {
+  return wait_and_read_from(fid, entries, count, NULL, condition, timeout);
 }
 
 static int cannot_signal(struct fid_cq *fid) {
@@ -222,8 +236,8 @@ struct fi_ops_cq farcall_cq_ops = {.size = sizeof(struct fi_ops_cq),
                                    .read = read_entries,
                                    .readfrom = read_from,
                                    .readerr = read_error,
-                                   .sread = cannot_wait,
-                                   .sreadfrom = cannot_wait_from,
+                                   .sread = wait_and_read,
+                                   .sreadfrom = wait_and_read_from,
                                    .signal = cannot_signal,
                                    .strerror = error_text};
 
@@ -278,22 +292,34 @@ static int set_errors(struct fid_cntr *fid, uint64_t value) {
   return change(fid, true, false, value);
 }
 
+/* Returns 1 if the counter has reached the threshold, 0 if not, or a negative number if an operation
+ * has failed or none can end any more. */
+static int has_reached(struct counter *counter, uint64_t threshold, uint64_t errors) {
+  int done;
+
+  enter(counter->domain);
+  done = progress(counter->domain);
+  if (counter->value >= threshold)
+    done = 1;
+  else if (counter->errors != errors)
+    done = -FI_EAVAIL;
+  leave(counter->domain);
+  return done;
+}
+
 static int wait_for_counter(struct fid_cntr *fid, uint64_t threshold, int timeout) {
   struct counter *counter = (struct counter *)fid;
   uint64_t errors = read_counter_errors(fid);
-  struct timespec start, now;
+  struct timespec start;
+  int done;
 
   clock_gettime(CLOCK_MONOTONIC, &start);
-  while (read_counter(fid) < threshold) {
-    if (counter->errors != errors)
-      return -FI_EAVAIL;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    if (timeout >= 0 &&
-        (now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000 >= timeout)
+  while ((done = has_reached(counter, threshold, errors)) == 0) {
+    if (has_passed(&start, timeout))
       return -FI_ETIMEDOUT;
     sched_yield();
   }
-  return 0;
+  return done < 0 ? done : 0;
 }
 
 struct fi_ops_cntr farcall_cntr_ops = {.size = sizeof(struct fi_ops_cntr),

@@ -338,11 +338,13 @@ impl Channel {
                     }
                 }
             });
-        let filled = match &arrival {
-            Some(Ok(arrival)) => arrival.filled,
-            _ => 0,
+        // An empty message has no part that is missing: it is done, or it has not begun.
+        let is_sent = outgoing.is_done || outgoing.bytes.len() < bytes.len();
+        let is_received = match &arrival {
+            Some(Ok(arrival)) => arrival.is_done || arrival.filled > 0,
+            _ => false,
         };
-        self.is_cut |= done.is_err() && (outgoing.bytes.len() < bytes.len() || filled > 0);
+        self.is_cut |= done.is_err() && (is_sent || is_received);
         done?.map(|arrival| Message {
             source,
             bytes: arrival.filled,

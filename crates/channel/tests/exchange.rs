@@ -370,6 +370,34 @@ fn wrong_use_is_an_error() {
     assert!(matches!(Channel::open(), Err(ChannelError::NoJob(_))));
 }
 
+/// The exchange has moved one of its two messages, so doing it again would move that one twice.
+#[test]
+fn an_exchange_that_is_interrupted_after_an_empty_message_is_cut() {
+    let begin = || {
+        let segment = segment(shape(2, 0..2));
+        let mut channel = Channel::attach(segment.clone(), None, 0).expect("a rank");
+        channel.set_interrupt(|| true);
+        let other = Channel::attach(segment, None, 1).expect("a rank");
+        (channel, other)
+    };
+    let interrupted_once = |channel: &mut Channel| {
+        let mut exchange = || channel.exchange(1, &[], 1, &mut [0; 8]);
+        assert!(matches!(exchange(), Err(ChannelError::Interrupted)));
+        assert!(matches!(exchange(), Err(ChannelError::Cut)));
+    };
+
+    let (mut sender, mut other) = begin();
+    interrupted_once(&mut sender);
+    assert!(other.poll(None).expect("whole").is_some());
+    other.receive(None, &mut []).expect("a message");
+    assert!(other.poll(None).expect("whole").is_none());
+
+    let (mut receiver, mut other) = begin();
+    while receiver.try_send(1, &[]).expect("whole") {}
+    other.send(0, &[]).expect("sent");
+    interrupted_once(&mut receiver);
+}
+
 #[test]
 fn a_corrupt_segment_causes_an_error_and_no_crash() {
     let segment = segment(shape(3, 0..3));

@@ -10,6 +10,7 @@ use clap::Args;
 use farcall_client::Server;
 use farcall_library::{Binding, Source, python_worker};
 use serde_json::json;
+use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -41,6 +42,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", requires = "bundle")]
     log: Option<PathBuf>,
 }
+
+/// The device with which a trunk makes its interface.
+const TUN: &str = "/dev/net/tun";
 
 /// The state of one thing.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -240,17 +244,27 @@ fn walls() -> Finding {
     }
 }
 
+/// Whether a trunk can make its interface and read the packets of links. Root in a container often
+/// cannot, and a command with these rights can without root.
 fn trunk() -> Finding {
-    let is_root = rustix::process::geteuid().is_root();
-    match (is_root, Path::new("/dev/net/tun").exists()) {
-        (true, true) => good("trunk", "root, and /dev/net/tun exists"),
+    const NET_ADMIN: u64 = 1 << 12;
+    const NET_RAW: u64 = 1 << 13;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let rights = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let rights = rights.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
+    let wanted = NET_ADMIN | NET_RAW;
+    let has_rights = rights.is_some_and(|rights| rights & wanted == wanted);
+    let device = OpenOptions::new().read(true).write(true).open(TUN);
+    match (has_rights, device) {
+        (true, Ok(_)) => good("trunk", format!("the rights that it needs, and {TUN}")),
         (false, _) => missing(
             "trunk",
-            "only root can start a trunk: sudo farcall trunk up ...",
+            "no right to make network interfaces and read packets (CAP_NET_ADMIN, CAP_NET_RAW): \
+             sudo farcall trunk up ...; a container needs these rights too",
         ),
-        (true, false) => missing(
+        (true, Err(error)) => missing(
             "trunk",
-            "/dev/net/tun does not exist: run `modprobe tun`, or pass the device to the container",
+            format!("{TUN}: {error}; run `modprobe tun`, or pass the device to the container"),
         ),
     }
 }

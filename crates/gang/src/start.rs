@@ -21,6 +21,10 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 /// The status of a process that could not start its program.
 pub(crate) const NOT_STARTED: u8 = 127;
 
+/// Added to the daemon's own value, so that the kernel ends jobs before the daemon when memory is
+/// short.
+const OOM_SCORE: i32 = 500;
+
 /// The flag `CLONE_INTO_CGROUP` of the kernel.
 const INTO_CGROUP: u64 = 1 << 33;
 
@@ -197,6 +201,7 @@ struct Template {
     environment: Vec<CString>,
     folder: CString,
     user: Option<User>,
+    oom_score: String,
 }
 
 /// The user that a process runs as.
@@ -271,6 +276,7 @@ impl Template {
             environment: strings(&mut kept.into_iter())?,
             folder: CString::new(spec.folder.as_bytes())?,
             user: Uid::current().is_root().then(|| User::find(spec.owner)),
+            oom_score: oom_score(),
         })
     }
 
@@ -318,6 +324,7 @@ impl Template {
             namespaces: own_memory.and_then(|memory| memory.namespaces()),
             processors: (!birth.processors.is_empty()).then_some(processors),
             descriptors: descriptors(),
+            oom_score: &self.oom_score,
             user: self.user.as_ref(),
             folder: &self.folder,
             daemon: Pid::this().as_raw(),
@@ -354,6 +361,14 @@ fn mpi_variables(fd: &OwnedFd, rank: u16, size: u16) -> io::Result<[CString; 3]>
         CString::new(format!("PMI_RANK={rank}"))?,
         CString::new(format!("PMI_SIZE={size}"))?,
     ])
+}
+
+/// The value with which the kernel ends processes of jobs before their daemon. They must not have
+/// the daemon's own, which protects it from the programs of users.
+fn oom_score() -> String {
+    let own = std::fs::read_to_string("/proc/self/oom_score_adj");
+    let own = own.ok().and_then(|text| text.trim().parse::<i32>().ok());
+    (own.unwrap_or(0) + OOM_SCORE).min(1000).to_string()
 }
 
 /// The limit of open files, as the system call takes it.
@@ -417,6 +432,7 @@ struct Child<'a> {
     namespaces: Option<&'a Namespaces>,
     processors: Option<CpuSet>,
     descriptors: Option<libc::rlimit>,
+    oom_score: &'a str,
     user: Option<&'a User>,
     folder: &'a CStr,
     daemon: libc::pid_t,
@@ -464,6 +480,7 @@ impl Child<'_> {
         for fd in &self.keep {
             must!(libc::fcntl(*fd, libc::F_SETFD, 0));
         }
+        self.take_oom_score();
         if let Some(processors) = &self.processors {
             let size = size_of::<CpuSet>();
             // A set of processors that this machine does not have does not prevent the start.
@@ -503,6 +520,23 @@ impl Child<'_> {
             must!(libc::read(entry, turn.as_mut_ptr().cast(), turn.len()));
         }
         self.execute()
+    }
+
+    /// Takes its place among those that the kernel ends if memory is short. A process that cannot
+    /// do this has the place of the daemon.
+    fn take_oom_score(&self) {
+        let (path, flags) = (
+            c"/proc/self/oom_score_adj",
+            libc::O_WRONLY | libc::O_CLOEXEC,
+        );
+        // SAFETY: plain system calls on values that live longer.
+        unsafe {
+            let file = libc::open(path.as_ptr(), flags);
+            if file >= 0 {
+                libc::write(file, self.oom_score.as_ptr().cast(), self.oom_score.len());
+                libc::close(file);
+            }
+        }
     }
 
     /// Tries the files of the search path, as `execvp` does.

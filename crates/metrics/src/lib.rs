@@ -153,11 +153,11 @@ impl Text {
     }
 
     fn add(&mut self, name: impl Into<String>, help: &'static str, series: Series) {
-        self.families.push(Family {
-            name: name.into(),
-            help,
-            series,
-        });
+        let name = name.into();
+        // Readers of the format refuse a name that comes twice, and `_total` is no part of it.
+        let is_new = !self.families.iter().any(|family| family.name == name);
+        debug_assert!(is_new, "two metrics are called {name}");
+        self.families.push(Family { name, help, series });
     }
 
     /// The metrics in the text format of OpenMetrics.

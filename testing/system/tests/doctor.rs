@@ -97,3 +97,43 @@ fn control_groups_that_cannot_be_made_are_not_told_to_be_there() {
     let gang = findings.find(|one| one["what"] == "gang").unwrap();
     assert_ne!(gang["state"], "ok", "{gang}");
 }
+
+/// Root in a container, without the rights of root.
+#[test]
+fn a_trunk_that_cannot_be_started_is_not_told_to_work() {
+    let mut command = std::process::Command::new("setpriv");
+    command.args(["--bounding-set", "-all", "--inh-caps", "-all"]);
+    command
+        .arg(farcall().get_program())
+        .args(["doctor", "--json"]);
+    let Ok(output) = command.output() else {
+        println!("SKIPPED: this needs setpriv");
+        return;
+    };
+    let said: serde_json::Value = match serde_json::from_slice(&output.stdout) {
+        Ok(said) => said,
+        Err(_) => return println!("SKIPPED: {}", String::from_utf8_lossy(&output.stderr)),
+    };
+    let mut findings = said["findings"].as_array().unwrap().iter();
+    let trunk = findings.find(|one| one["what"] == "trunk").unwrap();
+    assert_ne!(trunk["state"], "ok", "{trunk}");
+}
+
+/// On a full disk.
+#[test]
+fn half_a_bundle_does_not_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "mount -t tmpfs -o size=4k none \"$1\" && head -c 4096 /dev/zero >\"$1/full\" || \
+                  exit 77; \"$0\" doctor --bundle \"$1/report\"; test -e \"$1/report\" && exit 78; \
+                  exit 0";
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script]);
+    command.arg(farcall().get_program()).arg(folder.path());
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    match output.status.code() {
+        Some(0) => assert!(text.contains("cannot write the bundle"), "{text}"),
+        Some(78) => panic!("half a bundle stays: {text}"),
+        _ => println!("SKIPPED: this needs root and mount namespaces"),
+    }
+}

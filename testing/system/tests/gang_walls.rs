@@ -150,6 +150,42 @@ fn the_rights_of_the_unit_suffice_for_the_jobs_of_users() {
     assert!(told.contains(&wanted), "{told}");
 }
 
+/// The daemon may be protected from a lack of memory, and the programs of users are not.
+#[test]
+fn the_kernel_ends_jobs_before_their_daemon() {
+    let own = std::fs::read_to_string("/proc/self/oom_score_adj").expect("a number");
+    let own: i32 = own.trim().parse().expect("a number");
+    let node = Node::start(&["--slots", "1"]);
+    let show = [
+        "run",
+        "--quiet",
+        "-n",
+        "1",
+        "--",
+        "cat",
+        "/proc/self/oom_score_adj",
+    ];
+    let output = node.gang(&show).output().expect("it runs");
+    let wanted = (own + 500).min(1000).to_string();
+    assert_eq!(lines(&output), [wanted], "{}", text(&output.stderr));
+}
+
+#[test]
+fn variables_that_are_no_text_stay_behind_and_are_named() {
+    use std::os::unix::ffi::OsStrExt;
+    let node = Node::start(&["--slots", "1"]);
+    let mut command = node.gang(&["run", "--quiet", "-n", "1", "--", "sh", "-c", "echo $LATIN"]);
+    command.env("LATIN", std::ffi::OsStr::from_bytes(b"caf\xe9"));
+    let output = command.output().expect("it runs");
+    assert_eq!(lines(&output), [""]);
+    let told = "the job does not get the environment variable `LATIN`, which is not UTF-8";
+    assert!(
+        text(&output.stderr).contains(told),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
 /// The shared memory of its own does not lead a job out of the root folder of its daemon.
 #[test]
 fn the_jobs_of_a_daemon_with_another_root_folder_stay_there() {

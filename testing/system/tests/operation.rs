@@ -106,7 +106,7 @@ fn status_and_metrics_tell_of_calls() {
     for line in [
         "farcall_calls_total{function=\"system/nap\",outcome=\"done\"} 3",
         "farcall_calls_total{function=\"system/crash\",outcome=\"failed\"} 1",
-        "farcall_calls{state=\"running\"} 1",
+        "farcall_active_calls{state=\"running\"} 1",
         "farcall_pes_used 1",
         "farcall_exec_seconds_count 3",
         "farcall_function_exec_seconds_count{function=\"system/nap\"} 3",
@@ -118,6 +118,14 @@ fn status_and_metrics_tell_of_calls() {
             "no `{line}` in\n{text}"
         );
     }
+    let mut names: Vec<_> = text
+        .lines()
+        .filter(|line| line.starts_with("# TYPE "))
+        .collect();
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup_by_key(|line| line.split(' ').nth(2));
+    assert_eq!(names.len(), count, "a metric comes twice in\n{text}");
     let people = farcall(&["status", address]);
     let people = String::from_utf8(people.stdout).unwrap();
     assert!(people.contains("PEs          1 of 3 in use"), "{people}");
@@ -561,6 +569,27 @@ fn the_systemd_units_are_accepted_and_hardened() {
             continue;
         };
         assert!(figure < most, "{name}: {figure}\n{said}");
+    }
+}
+
+/// What the configuration shows as examples works for a server that systemd starts.
+#[test]
+fn a_server_under_systemd_can_write_where_the_configuration_shows() {
+    let unit = include_str!("../../../docs/farcall.service");
+    let shown = include_str!("../../../docs/farcall.toml");
+    for (setting, directory, root) in [
+        ("unix", "RuntimeDirectory", "/run"),
+        ("audit", "LogsDirectory", "/var/log"),
+        ("state", "StateDirectory", "/var/lib"),
+    ] {
+        let begin = format!("# {setting} = \"");
+        let path = shown.lines().find_map(|line| line.strip_prefix(&begin));
+        let path = path.and_then(|rest| rest.split('"').next()).unwrap();
+        let begin = format!("{directory}=");
+        let name = unit.lines().find_map(|line| line.strip_prefix(&begin));
+        let name = name.unwrap_or_else(|| panic!("the unit has no {directory} for {path}"));
+        let folder = std::path::Path::new(root).join(name);
+        assert!(std::path::Path::new(path).starts_with(&folder), "{path}");
     }
 }
 

@@ -78,7 +78,11 @@ pub(super) fn write(
     let text = format!("{bundle:#}\n");
     let mut options = OpenOptions::new();
     let file = options.write(true).create_new(true).mode(0o600).open(path);
-    let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+    let written = file.and_then(|mut file| {
+        let written = file.write_all(text.as_bytes());
+        // Half a bundle says nothing, and would be in the way of the next one.
+        written.inspect_err(|_| drop(std::fs::remove_file(path)))
+    });
     written.map_err(|error| Failure::cannot("write the bundle", path.display(), &error))
 }
 

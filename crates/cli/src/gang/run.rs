@@ -7,6 +7,7 @@ use crate::failure::{self, Failure};
 use clap::{Args, ValueEnum};
 use farcall_gang::{Ended, FARCALL_FAILED, JobSpec, told};
 use farcall_quantity::bytes;
+use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
@@ -176,10 +177,6 @@ fn spec(arguments: &Arguments) -> Result<JobSpec, Failure> {
             "--network farcall is for processes of MPI; leave out --mpi none",
         ));
     }
-    let pair = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
-        let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
-        Some(format!("{name}={value}"))
-    };
     let folder = std::env::current_dir();
     let folder = folder.map_err(|error| Failure::cannot("use", "the current folder", error))?;
     let folder = folder.to_str().ok_or_else(|| {
@@ -189,7 +186,7 @@ fn spec(arguments: &Arguments) -> Result<JobSpec, Failure> {
     Ok(JobSpec {
         processes: arguments.processes,
         command: arguments.command.clone(),
-        environment: std::env::vars_os().filter_map(pair).collect(),
+        environment: environment(std::env::vars_os()),
         folder: folder.to_owned(),
         channels: arguments.channels,
         send: arguments.send_fifo.unwrap_or_default(),
@@ -205,6 +202,22 @@ fn spec(arguments: &Arguments) -> Result<JobSpec, Failure> {
         restored: None,
         on: None,
     })
+}
+
+/// The environment of the job. Messages between daemons are text, so a variable that is no text
+/// cannot go with it, and the user is told.
+fn environment(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<String> {
+    let mut pairs = Vec::new();
+    for (name, value) in variables {
+        match (name.to_str(), value.to_str()) {
+            (Some(name), Some(value)) => pairs.push(format!("{name}={value}")),
+            _ => eprintln!(
+                "farcall: the job does not get the environment variable `{}`, which is not UTF-8",
+                name.display()
+            ),
+        }
+    }
+    pairs
 }
 
 /// Takes a descriptor that this command was started with.
