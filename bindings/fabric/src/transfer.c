@@ -57,7 +57,7 @@ void farcall_completed(void *owner, const struct completion *completion) {
                    (!report->is_selective || (completion->flags & FI_COMPLETION) != 0);
   struct completion *place;
 
-  /* Counters count messages, also those without a completion, and no buffers that are free again. */
+  /* Counters count messages, also silent ones, and no buffers that are free again. */
   if (report->counter != NULL &&
       (completion->is_send || completion->is_message || completion->error != 0)) {
     if (completion->error != 0)
@@ -292,8 +292,8 @@ static int set_errors(struct fid_cntr *fid, uint64_t value) {
   return change(fid, true, false, value);
 }
 
-/* Returns 1 if the counter has reached the threshold, 0 if not, or a negative number if an operation
- * has failed or none can end any more. */
+/* Returns 1 if the counter has reached the threshold, 0 if not, or a negative number if an
+ * operation has failed or none can end any more. */
 static int has_reached(struct counter *counter, uint64_t threshold, uint64_t errors) {
   int done;
 

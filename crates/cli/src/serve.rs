@@ -15,7 +15,7 @@ use farcall_metrics::{Answer, Text};
 use farcall_server::member::Member;
 use farcall_server::{Config, Policy, Readings, Server, StartError};
 use rustix::process::Signal;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -153,20 +153,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let metrics = config.metrics;
     let readings = Arc::new(OnceLock::<Readings>::new());
     if let Some(address) = metrics {
-        let readings = Arc::clone(&readings);
-        let ask = move |answer: Answer| match readings.get() {
-            Some(readings) => readings.ask(answer),
-            None => answer(starting()),
-        };
-        match TcpListener::bind(address) {
-            Err(error) if config.takeover && error.kind() == ErrorKind::AddrInUse => {
-                web::when_free(address, "metrics", move || serve_metrics(address, ask))?;
-            }
-            listener => {
-                drop(listener);
-                serve_metrics(address, ask)?;
-            }
-        }
+        serve_readings(address, config.takeover, Arc::clone(&readings))?;
     }
     let page = web::bind(config.web, config.tls.as_ref(), config.takeover)?;
     let files = files(&arguments, &config)?;
@@ -227,6 +214,23 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     // The server has sent its last report: each of them leaves the metaserver.
     members.into_iter().for_each(|member| drop(member.join()));
     Ok(())
+}
+
+/// Serves metrics, also before the server can tell any. A server that takes over waits for the
+/// address of the previous one.
+fn serve_readings(
+    address: SocketAddr,
+    takeover: bool,
+    readings: Arc<OnceLock<Readings>>,
+) -> Result<(), Failure> {
+    let ask = move |answer: Answer| match readings.get() {
+        Some(readings) => readings.ask(answer),
+        None => answer(starting()),
+    };
+    match takeover && web::is_used(address) {
+        true => web::when_free(address, "metrics", move || serve_metrics(address, ask)),
+        false => serve_metrics(address, ask),
+    }
 }
 
 /// Reads the standard input to its end, and then ends the server as SIGTERM does.

@@ -55,6 +55,11 @@ pub(crate) fn bind(
     }
 }
 
+/// Whether somebody listens at an address of this host.
+pub(crate) fn is_used(address: SocketAddr) -> bool {
+    TcpListener::bind(address).is_err_and(|error| error.kind() == ErrorKind::AddrInUse)
+}
+
 /// Begins something on a thread of its own when the previous server has left an address.
 pub(crate) fn when_free(
     address: SocketAddr,
@@ -62,12 +67,8 @@ pub(crate) fn when_free(
     begin: impl FnOnce() -> Result<(), Failure> + Send + 'static,
 ) -> Result<(), Failure> {
     tracing::info!("{what} at {address}: when the previous server has left this address");
-    let is_used = move || {
-        let bound = TcpListener::bind(address);
-        bound.is_err_and(|error| error.kind() == ErrorKind::AddrInUse)
-    };
     let wait = move || {
-        while is_used() {
+        while is_used(address) {
             std::thread::sleep(PAUSE);
         }
         if let Err(failure) = begin() {

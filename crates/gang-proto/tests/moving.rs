@@ -1,4 +1,4 @@
-//! Tests how the root daemon moves a gang job when a node is lost meanwhile: the front end that
+//! Tests how the root daemon moves a gang job when a node is lost meanwhile. The front end that
 //! moves it learns this once, and can choose other nodes.
 
 use farcall_gang_proto::rest::Phase;

@@ -300,17 +300,30 @@ impl Binding {
             .and(results)
             .map_err(InvokeError::Result)?;
         match xerbla::take() {
-            // OpenBLAS leaves it as it was in some routines.
             // SAFETY: the function has written its arrays, with the promise of the caller.
-            Some(wrong) if unsafe { tells(function, layout, starts) } => {
-                // The caller gets the number in `info`.
-                eprintln!("{wrong}");
-                Ok(())
-            }
-            Some(wrong) => Err(InvokeError::WrongArgument(wrong)),
+            Some(wrong) => unsafe { refused(function, wrong, layout, starts) },
             None => Ok(()),
         }
     }
+}
+
+/// What a call with a wrong argument is: complete, if the caller gets the number of the argument in
+/// `info`. OpenBLAS leaves that as it was in some routines.
+///
+/// # Safety
+/// As for [`Binding::invoke`].
+unsafe fn refused(
+    function: &Function,
+    wrong: WrongArgument,
+    layout: &Layout,
+    starts: &[*mut u8],
+) -> Result<(), InvokeError> {
+    // SAFETY: the caller's promise.
+    if unsafe { tells(function, layout, starts) } {
+        eprintln!("{wrong}");
+        return Ok(());
+    }
+    Err(InvokeError::WrongArgument(wrong))
 }
 
 /// Whether the function has an `info`, and it is negative.

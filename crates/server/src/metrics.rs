@@ -88,7 +88,11 @@ fn text(server: Overview<'_>, state: Option<&DiskUse>) -> Text {
     let figures = server.figures();
     let by_state = |(state, count): (&str, usize)| (vec![("state", state.to_string())], count);
     let calls = STATES.into_iter().zip(figures.calls);
-    text.gauges("active_calls", "Active calls by state.", calls.map(by_state));
+    text.gauges(
+        "active_calls",
+        "Active calls by state.",
+        calls.map(by_state),
+    );
     let help = "Durable calls by state, including those with stored outcomes.";
     let states = DurableState::ALL.iter().map(|state| state.name());
     let submitted = states.zip(figures.submitted).map(by_state);

@@ -276,7 +276,7 @@ impl Engine {
 }
 
 /// Takes leave of a client if the server is stopping. A client takes this as a sign that nothing of
-/// what it waits for has begun, so its results leave first, and so does what became of calls that
+/// what it waits for has begun, so its results leave first, and so do the outcomes of calls that
 /// are being recorded.
 pub(crate) fn say_goodbye(engine: &mut Engine, key: ConnectionKey) {
     let cx = &mut engine.cx;

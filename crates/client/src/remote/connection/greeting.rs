@@ -23,6 +23,29 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+/// What this client can do, besides memory that it shares with the server.
+const FEATURES: u64 = ESTIMATES
+    | CALLBACKS
+    | OUTPUT
+    | FILES
+    | JOBS
+    | HANDLES
+    | LOANS
+    | NAMES
+    | OBJECTS
+    | OPERATION
+    | REGISTER
+    | DIRECTORY
+    | PARTS
+    | CREDIT
+    | KEPT_OBJECTS
+    | RESERVATIONS
+    | SOURCES
+    | CALL_STATUS
+    | SNAPSHOTS
+    | DEADLINES
+    | WRITES
+    | ROWS;
 /// How often a client connects if the connection ends before a greeting, or the server says that it
 /// drains. This happens when another server takes over and listens there already.
 const TRIES: usize = 5;
@@ -85,21 +108,7 @@ impl Connection {
         };
         let socket = socket.map_err(failed)?;
         let mut hello = Hello::new(concat!("farcall-client ", env!("CARGO_PKG_VERSION")));
-        hello.features |= ESTIMATES | CALLBACKS | OUTPUT | FILES | JOBS | HANDLES | LOANS | NAMES;
-        hello.features |= OBJECTS
-            | OPERATION
-            | REGISTER
-            | DIRECTORY
-            | PARTS
-            | CREDIT
-            | KEPT_OBJECTS
-            | RESERVATIONS
-            | SOURCES
-            | CALL_STATUS
-            | SNAPSHOTS
-            | DEADLINES
-            | WRITES
-            | ROWS;
+        hello.features |= FEATURES;
         if socket.passes_memory() {
             hello.features |= SHARED_MEMORY;
         }
