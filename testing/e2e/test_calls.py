@@ -208,7 +208,8 @@ def test_dgees_selects_eigenvalues_as_scipy_does(server):
     assert result.info == 0
     assert result.sdim == count
     assert 0 < count < 6
-    np.testing.assert_allclose(np.abs(result.a), np.abs(t), atol=1e-10)
+    # Eigenvalues of one kind come in an order that depends on the processor.
+    np.testing.assert_allclose(np.sort(result.wr), np.sort(np.diag(t)), atol=1e-10)
     np.testing.assert_allclose(result.vs @ result.a @ result.vs.T, a, atol=1e-10)
     assert (result.wr[:count] < 0).all()
     assert (result.wr[count:] >= 0).all()

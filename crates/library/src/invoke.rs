@@ -279,6 +279,14 @@ impl Binding {
                 },
             };
         }
+        if let Some(info) = function
+            .info
+            .filter(|info| layout.arrays[*info].mode == Mode::Out)
+        {
+            // OpenBLAS leaves it as it was in some routines, and this must not look like a number.
+            // SAFETY: the caller's promise.
+            unsafe { ptr::write_bytes(starts[info], 0, layout.arrays[info].bytes as usize) };
+        }
         let calls_back = !function.callbacks.is_empty();
         let _active = calls_back.then(|| Activation::new(caller, scalars));
         // SAFETY: every argument above has the type the call was prepared with; the caller answers
@@ -308,7 +316,7 @@ impl Binding {
 }
 
 /// What a call with a wrong argument is: complete, if the caller gets the number of the argument in
-/// `info`. OpenBLAS leaves that as it was in some routines.
+/// `info`.
 ///
 /// # Safety
 /// As for [`Binding::invoke`].
