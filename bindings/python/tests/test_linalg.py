@@ -58,9 +58,9 @@ def same(got, expected, tolerance=None):
     np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance * scale)
 
 
-def alike(got, expected, _tolerance=None):
-    """The same type and shape. Few different numbers make matrices without full rank or with equal
-    eigenvalues, and then rounding, which depends on the processor, says which factors come."""
+def alike(got, expected):
+    """The same type and shape. Few different numbers make matrices without full rank, and then
+    rounding, which depends on the processor, says which factors come."""
     same(np.zeros_like(got), np.zeros_like(expected))
 
 
@@ -177,7 +177,6 @@ def test_eig(dtype, stack, n, real):
         # Rounding may make a complex pair out of two equal eigenvalues.
         same(np.sort(result.eigenvalues.real), np.sort(expected.eigenvalues.real), 1e-4)
     v = result.eigenvectors
-    assert v.dtype == expected.eigenvectors.dtype
     assert v.shape == expected.eigenvectors.shape
     scaled = v * result.eigenvalues[..., np.newaxis, :]
     assert np.allclose(np.asarray(a, np.complex128) @ v, scaled, atol=1e-3)
