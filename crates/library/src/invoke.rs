@@ -279,14 +279,8 @@ impl Binding {
                 },
             };
         }
-        if let Some(info) = function
-            .info
-            .filter(|info| layout.arrays[*info].mode == Mode::Out)
-        {
-            // OpenBLAS leaves it as it was in some routines, and this must not look like a number.
-            // SAFETY: the caller's promise.
-            unsafe { ptr::write_bytes(starts[info], 0, layout.arrays[info].bytes as usize) };
-        }
+        // SAFETY: the caller's promise.
+        unsafe { clear_info(function, layout, starts) };
         let calls_back = !function.callbacks.is_empty();
         let _active = calls_back.then(|| Activation::new(caller, scalars));
         // SAFETY: every argument above has the type the call was prepared with; the caller answers
@@ -312,6 +306,19 @@ impl Binding {
             Some(wrong) => unsafe { refused(function, wrong, layout, starts) },
             None => Ok(()),
         }
+    }
+}
+
+/// Sets `info` to 0. OpenBLAS leaves it as it was in some routines, and what was there must not look
+/// like the number of an argument.
+///
+/// # Safety
+/// As for [`Binding::invoke`].
+unsafe fn clear_info(function: &Function, layout: &Layout, starts: &[*mut u8]) {
+    let is_out = |info: &usize| layout.arrays[*info].mode == Mode::Out;
+    if let Some(info) = function.info.filter(is_out) {
+        // SAFETY: the caller's promise.
+        unsafe { ptr::write_bytes(starts[info], 0, layout.arrays[info].bytes as usize) };
     }
 }
 
