@@ -309,8 +309,8 @@ impl Binding {
     }
 }
 
-/// Sets `info` to 0. OpenBLAS leaves it as it was in some routines, and what was there must not look
-/// like the number of an argument.
+/// Sets `info` to 0. OpenBLAS leaves it as it was in some routines, and what was there must not
+/// look like the number of an argument.
 ///
 /// # Safety
 /// As for [`Binding::invoke`].
