@@ -19,6 +19,9 @@ const LEFT: Duration = Duration::from_secs(2);
 /// Time between two attempts to take an address.
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// Added to the value of this process for its children that run programs of users.
+const OOM_SCORE: i32 = 500;
+
 /// A command to start, and the channel for the resulting process.
 type Order = (Command, SyncSender<io::Result<Child>>);
 
@@ -34,6 +37,14 @@ static STARTER: LazyLock<Mutex<Sender<Order>>> = LazyLock::new(|| {
     });
     Mutex::new(orders)
 });
+
+/// The value of `oom_score_adj` for a child that runs programs of users: when memory is short, the
+/// kernel ends it before this process, whose own value may protect it.
+pub fn oom_score() -> String {
+    let own = std::fs::read_to_string("/proc/self/oom_score_adj");
+    let own = own.ok().and_then(|text| text.trim().parse::<i32>().ok());
+    (own.unwrap_or(0) + OOM_SCORE).min(1000).to_string()
+}
 
 /// Starts a process that gets SIGTERM when this process has ended, even if this process was killed.
 ///

@@ -9,6 +9,7 @@ use anstyle::AnsiColor;
 use clap::Args;
 use farcall_client::Server;
 use farcall_library::{Binding, Source, python_worker};
+use rustix::thread::{CapabilitySet, capabilities};
 use serde_json::json;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -247,13 +248,8 @@ fn walls() -> Finding {
 /// Whether a trunk can make its interface and read the packets of links. Root in a container often
 /// cannot, and a command with these rights can without root.
 fn trunk() -> Finding {
-    const NET_ADMIN: u64 = 1 << 12;
-    const NET_RAW: u64 = 1 << 13;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let rights = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let rights = rights.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
-    let wanted = NET_ADMIN | NET_RAW;
-    let has_rights = rights.is_some_and(|rights| rights & wanted == wanted);
+    let wanted = CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW;
+    let has_rights = capabilities(None).is_ok_and(|rights| rights.effective.contains(wanted));
     let device = OpenOptions::new().read(true).write(true).open(TUN);
     match (has_rights, device) {
         (true, Ok(_)) => good("trunk", format!("the rights that it needs, and {TUN}")),

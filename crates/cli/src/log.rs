@@ -85,6 +85,14 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt
     }
 }
 
+/// A text in one line, which changes nothing on a terminal: control characters are escaped.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut line = OneLine(String::new());
+    // A string takes everything.
+    let _ = line.write_str(text);
+    line.0
+}
+
 /// Escapes control characters.
 struct OneLine<W>(W);
 
@@ -122,6 +130,15 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_is_one_line() {
+        assert_eq!(
+            one_line("sh -c a\n\u{1b}[31mb\u{9b}c"),
+            "sh -c a\\n\\u{1b}[31mb\\u{9b}c"
+        );
+        assert_eq!(one_line("gr\u{fc}n \\n 'x'"), "gr\u{fc}n \\n 'x'");
+    }
 
     #[test]
     fn text_from_peers_stays_on_its_line() {

@@ -113,12 +113,7 @@ pub(crate) fn show(
         }
         Bound::Waits(config) => {
             let listen = config.listen;
-            let scheme = if config.tls.is_some() {
-                "https"
-            } else {
-                "http"
-            };
-            writeln!(out, "page at {scheme}://{listen}/")?;
+            writeln!(out, "page at {}", config.url(listen))?;
             when_free(listen, "the page", move || {
                 let page = Page::bind(config).map_err(Failure::failed)?;
                 page.show(&address).map_err(Failure::failed)

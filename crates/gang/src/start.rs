@@ -21,10 +21,6 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 /// The status of a process that could not start its program.
 pub(crate) const NOT_STARTED: u8 = 127;
 
-/// Added to the daemon's own value, so that the kernel ends jobs before the daemon when memory is
-/// short.
-const OOM_SCORE: i32 = 500;
-
 /// The flag `CLONE_INTO_CGROUP` of the kernel.
 const INTO_CGROUP: u64 = 1 << 33;
 
@@ -276,7 +272,7 @@ impl Template {
             environment: strings(&mut kept.into_iter())?,
             folder: CString::new(spec.folder.as_bytes())?,
             user: Uid::current().is_root().then(|| User::find(spec.owner)),
-            oom_score: oom_score(),
+            oom_score: farcall_child::oom_score(),
         })
     }
 
@@ -361,14 +357,6 @@ fn mpi_variables(fd: &OwnedFd, rank: u16, size: u16) -> io::Result<[CString; 3]>
         CString::new(format!("PMI_RANK={rank}"))?,
         CString::new(format!("PMI_SIZE={size}"))?,
     ])
-}
-
-/// The value with which the kernel ends processes of jobs before their daemon. They must not have
-/// the daemon's own, which protects it from the programs of users.
-fn oom_score() -> String {
-    let own = std::fs::read_to_string("/proc/self/oom_score_adj");
-    let own = own.ok().and_then(|text| text.trim().parse::<i32>().ok());
-    (own.unwrap_or(0) + OOM_SCORE).min(1000).to_string()
 }
 
 /// The limit of open files, as the system call takes it.

@@ -79,6 +79,17 @@ pub struct PageConfig {
     pub machine: fn() -> Value,
 }
 
+impl PageConfig {
+    /// The URL of the page at an address.
+    pub fn url(&self, address: SocketAddr) -> String {
+        let scheme = match self.tls {
+            Some(_) => "https",
+            None => "http",
+        };
+        format!("{scheme}://{address}/")
+    }
+}
+
 /// A page that listens.
 #[derive(Debug)]
 pub struct Page {
@@ -107,12 +118,7 @@ impl Page {
     /// # Errors
     /// The system does not say it.
     pub fn url(&self) -> io::Result<String> {
-        let scheme = if self.config.tls.is_some() {
-            "https"
-        } else {
-            "http"
-        };
-        Ok(format!("{scheme}://{}/", self.listener.local_addr()?))
+        Ok(self.config.url(self.listener.local_addr()?))
     }
 
     /// Shows the server or metaserver at an address, from a thread of its own, until the process

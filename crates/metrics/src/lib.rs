@@ -155,8 +155,10 @@ impl Text {
     fn add(&mut self, name: impl Into<String>, help: &'static str, series: Series) {
         let name = name.into();
         // Readers of the format refuse a name that comes twice, and `_total` is no part of it.
-        let is_new = !self.families.iter().any(|family| family.name == name);
-        debug_assert!(is_new, "two metrics are called {name}");
+        debug_assert!(
+            !self.families.iter().any(|family| family.name == name),
+            "two metrics are called {name}"
+        );
         self.families.push(Family { name, help, series });
     }
 

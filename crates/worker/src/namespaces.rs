@@ -23,15 +23,10 @@ use std::io::{self, Read};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::ExitStatus;
 
 mod keeper;
 mod rights;
-
-/// Added to the server's own value, so that the kernel ends workers before the server when memory
-/// is short.
-const OOM_SCORE: i32 = 500;
 
 /// The namespaces that a worker has of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -309,7 +304,7 @@ impl Start {
             namespaces: self.namespaces,
             tasks: &tasks,
             made_in: made_in.as_ref(),
-            oom_score: &oom_score(),
+            oom_score: &farcall_child::oom_score(),
             maps: &Maps::new(),
             parent: std::process::id() as libc::pid_t,
         };
@@ -500,12 +495,6 @@ fn find(name: &OsString) -> OsString {
     paths
         .find(|path| path.is_file())
         .map_or_else(|| name.clone(), |path| path.into_os_string())
-}
-
-fn oom_score() -> String {
-    let own = std::fs::read_to_string(Path::new("/proc/self/oom_score_adj"));
-    let own = own.ok().and_then(|text| text.trim().parse::<i32>().ok());
-    (own.unwrap_or(0) + OOM_SCORE).min(1000).to_string()
 }
 
 /// The error of the last system call.

@@ -4,6 +4,7 @@
 use super::Control;
 use crate::failure::Failure;
 use crate::form::Form;
+use crate::log::one_line;
 use clap::Args;
 use farcall_gang::JobRow;
 use serde_json::{Value, json};
@@ -87,23 +88,11 @@ pub(crate) fn ps(arguments: &PsArguments) -> Result<(), Failure> {
             row.slices,
             row.lost_us_per_switch,
             row.nodes.join(","),
-            plain(&row.command)
+            // A script has several lines, and root sees the commands of all users.
+            one_line(&row.command)
         );
     }
     Ok(())
-}
-
-/// A command in one line, which changes nothing on the terminal: a script has several lines, and
-/// root sees the commands of all users.
-fn plain(command: &str) -> String {
-    let mut plain = String::new();
-    for letter in command.chars() {
-        match letter.is_control() {
-            true => plain.extend(letter.escape_debug()),
-            false => plain.push(letter),
-        }
-    }
-    plain
 }
 
 /// Gang jobs as one JSON object.
@@ -144,18 +133,4 @@ pub(crate) fn state(arguments: &StateArguments) -> Result<(), Failure> {
     let fields = || json!({ "state": word, "detail": text });
     arguments.form.answer(|| format!("{word}: {text}"), fields);
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_command_is_one_line() {
-        assert_eq!(
-            plain("sh -c a\n\u{1b}[31mb\u{9b}c"),
-            "sh -c a\\n\\u{1b}[31mb\\u{9b}c"
-        );
-        assert_eq!(plain("gr\u{fc}n \\n 'x'"), "gr\u{fc}n \\n 'x'");
-    }
 }

@@ -107,10 +107,9 @@ impl Server {
         Ok(opened)
     }
 
-    /// Whether a new connection can be made without a login.
+    /// Whether a new connection needs a login.
     pub(crate) fn needs_login(&self) -> bool {
-        let mut at = self.0.at.iter();
-        at.any(|address| matches!(address, Address::Ssh(_)))
+        self.0.at.iter().any(needs_login)
     }
 
     /// The connection, if it can still be used.
@@ -188,7 +187,7 @@ impl Server {
     /// The connection for a small call. While large arrays travel on one connection, small calls
     /// use another, so that they do not wait behind full buffers.
     fn for_small(&self, connection: Arc<Connection>) -> Arc<Connection> {
-        if !connection.carries_bulk() || needs_login(&connection) {
+        if !connection.carries_bulk() || needs_login(connection.address()) {
             return connection;
         }
         let mut express = lock(&self.0.express);
@@ -218,12 +217,12 @@ impl Server {
 
 /// Whether the arrays of a call may travel over several connections.
 pub(super) fn may_add_connections(server: &Server, first: &Connection) -> bool {
-    server.0.options.streams > 1 && !needs_login(first)
+    server.0.options.streams > 1 && !needs_login(first.address())
 }
 
-/// Whether another connection beside this one would need another login.
-fn needs_login(connection: &Connection) -> bool {
-    matches!(connection.address(), Address::Ssh(_))
+/// Whether each connection to this address needs a login.
+fn needs_login(address: &Address) -> bool {
+    matches!(address, Address::Ssh(_))
 }
 
 /// How a client connects again. Calls wait for a metaserver, which answers at once.

@@ -15,6 +15,7 @@ use crate::objects::Objects;
 use crate::segments;
 use crate::settings::nanos;
 use farcall_rpc_proto::{CallId, Failure, FailureKind, Nanos, ProtocolError};
+use std::collections::BTreeSet;
 
 /// How long a draining server keeps an idle connection after the last use of an array that ends
 /// with it, in milliseconds.
@@ -189,7 +190,7 @@ impl Engine {
         cx.stopping = Some(cx.now() + LAST_WORDS);
         cx.out.push(Action::StopListening);
         let unconfirmed = self.durable_calls.unconfirmed();
-        let recording: Vec<CallKey> = unconfirmed.iter().flat_map(|all| all.calls()).collect();
+        let recording: BTreeSet<CallKey> = unconfirmed.iter().flat_map(|all| all.calls()).collect();
         for key in self.cx.clients.open() {
             let cx = &mut self.cx;
             let connection = &cx.clients[key];
@@ -280,10 +281,13 @@ impl Engine {
 /// are being recorded.
 pub(crate) fn say_goodbye(engine: &mut Engine, key: ConnectionKey) {
     let cx = &mut engine.cx;
+    if cx.stopping.is_none() {
+        return;
+    }
     let unconfirmed = engine.durable_calls.unconfirmed();
     let awaits_record = unconfirmed.is_some_and(|all| all.is_awaited(cx, Some(key)));
     let connection = &mut cx.clients[key];
-    if cx.stopping.is_some() && connection.sending.is_empty() && !awaits_record {
+    if connection.sending.is_empty() && !awaits_record {
         connection.proto.goodbye("the server is stopping");
     }
 }

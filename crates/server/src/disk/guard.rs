@@ -18,7 +18,8 @@ const OTHERS: u32 = 0o077;
 const LOCK: &str = "lock";
 
 /// How the names begin of what servers make in a state folder, now and in earlier versions.
-const OWN: [&str; 10] = [
+const OWN: [&str; 11] = [
+    ".learned",
     "arrays",
     "calls.",
     "identity",
