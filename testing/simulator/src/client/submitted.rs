@@ -85,6 +85,13 @@ impl Client {
         self.kept.insert(id, kept);
     }
 
+    /// Whether it waits until the server has recorded a call.
+    pub(crate) fn submits(&self) -> bool {
+        let is_one =
+            |purpose: &Purpose| matches!(purpose, Purpose::Submitted(Asked::Submit { .. }));
+        self.open.values().any(|open| is_one(&open.purpose))
+    }
+
     /// Asks for the outcome of a durable call, if there is one that was not asked for yet.
     pub(super) fn fetch_next(&mut self, scene: &mut Scene<'_>) -> bool {
         let fetches = |id: &JobId| {

@@ -611,7 +611,9 @@ impl World {
     /// A client of one server has lost its connection, and makes another.
     fn lost_at_only_client(&mut self, client: usize, link: usize) {
         let faults = &self.options.faults;
-        let may_be_late = faults.stalls || faults.pauses;
+        // A server that ends waits for its disk only for a while.
+        let is_unknown = faults.disk_is_slow && self.clients[client].submits();
+        let may_be_late = faults.stalls || faults.pauses || is_unknown;
         if !self.clients[client].has_goodbye && !self.links[link].is_broken && !may_be_late {
             let text = format!("client {client} loses its connection without a word");
             self.checker.fail(text);
