@@ -9,6 +9,7 @@ use farcall_channel::{
 use farcall_channel_proto::Freeze;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const BOUND: Duration = Duration::from_secs(20);
@@ -424,30 +425,36 @@ fn a_corrupt_segment_causes_an_error_and_no_crash() {
 
 #[test]
 fn preempted_over_and_over_nothing_is_lost() {
+    const SWITCHES: usize = 10;
     for how in [Freeze::Drain, Freeze::Epoch] {
         let (engines, segments) = two_nodes();
-        let ends = std::sync::atomic::AtomicBool::new(false);
+        let switches = AtomicUsize::new(0);
+        let ends = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let mut epoch = 0;
-                while !ends.load(std::sync::atomic::Ordering::Relaxed) {
-                    epoch += 1;
-                    switch(&engines, how, epoch);
+                while !ends.load(Ordering::Relaxed) {
+                    let past = switches.fetch_add(1, Ordering::Relaxed);
+                    switch(&engines, how, past as u32 + 1);
                 }
-                assert!(epoch > 5, "{epoch} switches");
             });
             run(&segments, &engines, |mut channel| {
                 let (rank, other) = (channel.rank(), 1 - channel.rank());
-                for round in 0..300 {
-                    let sent = pattern(rank, round, 5000);
-                    let mut buffer = [0; 5000];
+                let mut buffer = [0; 5000];
+                for round in 0.. {
+                    // Both end after the same round: each tells the other what it has seen.
+                    let has_seen = round >= 300 && switches.load(Ordering::Relaxed) > SWITCHES;
+                    let mut sent = pattern(rank, round, 5000);
+                    sent[0] = has_seen.into();
                     channel
                         .exchange(other, &sent, other, &mut buffer)
                         .expect("exchanged");
-                    assert_eq!(buffer[..], pattern(other, round, 5000));
+                    assert_eq!(buffer[1..], pattern(other, round, 5000)[1..]);
+                    if has_seen && buffer[0] == 1 {
+                        break;
+                    }
                 }
             });
-            ends.store(true, std::sync::atomic::Ordering::Relaxed);
+            ends.store(true, Ordering::Relaxed);
         });
     }
 }
@@ -493,7 +500,7 @@ fn over_a_bad_network_each_message_comes_once_and_in_order() {
 #[test]
 fn contexts_copied_under_traffic_lose_no_credit() {
     let (engines, segments) = two_nodes();
-    let ends = std::sync::atomic::AtomicBool::new(false);
+    let ends = AtomicBool::new(false);
     // The thread that switches stops the processes first.
     let running = std::sync::RwLock::new(());
     let count = 4000usize;
@@ -501,7 +508,7 @@ fn contexts_copied_under_traffic_lose_no_credit() {
         scope.spawn(|| {
             let mut saved = [SavedContext::default(), SavedContext::default()];
             let mut epoch = 0;
-            while !ends.load(std::sync::atomic::Ordering::Relaxed) {
+            while !ends.load(Ordering::Relaxed) {
                 {
                     let _stopped = running.write().expect("not poisoned");
                     engines.iter().for_each(|engine| {
@@ -544,7 +551,7 @@ fn contexts_copied_under_traffic_lose_no_credit() {
                 }
             }
         });
-        ends.store(true, std::sync::atomic::Ordering::Relaxed);
+        ends.store(true, Ordering::Relaxed);
     });
     let end = Instant::now() + BOUND;
     while segments[0].view().expect("sound")[0].sent_bytes > 0 {
