@@ -242,33 +242,33 @@ pub struct ArrayLimits {
 pub struct Settings {
     /// Limits on everything that clients can make grow.
     pub limits: Limits,
-    /// Bounds on durable calls.
+    /// Limits on durable calls.
     pub durable: DurableLimits,
     /// Groups of users.
     pub groups: Groups,
-    /// Limits on durable calls.
-    pub arrays: ArrayLimits,
     /// Limits on stored arrays.
+    pub arrays: ArrayLimits,
+    /// Policy of the queue.
     pub queue: queue::Settings,
-    /// Policy of the queue, and processor elements.
-    pub priorities: BTreeMap<String, i32>,
     /// Priorities of functions by qualified name. A higher one goes first.
-    pub elements: u32,
+    pub priorities: BTreeMap<String, i32>,
     /// Processor elements of a call whose interface does not state them.
-    pub time_limit_s: f64,
+    pub elements: u32,
     /// Most seconds of a call; 0 means no limit.
-    pub has_state: bool,
+    pub time_limit_s: f64,
     /// Whether there is a state folder.
-    pub audits: bool,
+    pub has_state: bool,
     /// Whether the shell keeps an audit log ([`Action::Audit`](crate::Action::Audit)).
-    pub record: Option<farcall_record::Budget>,
+    pub audits: bool,
     /// How many lines the record of calls may have. `None`: the shell keeps no record
     /// ([`Action::Note`](crate::Action::Note)).
-    pub traces: bool,
+    pub record: Option<farcall_record::Budget>,
     /// Whether the shell wants the calls that belong to a trace
     /// ([`Action::Trace`](crate::Action::Trace)).
+    pub traces: bool,
+    /// Program for the greeting.
     pub agent: &'static str,
-    /// Program and version for the greeting.
+    /// Its version.
     pub version: &'static str,
     /// Seed of ids and function numbers: 32 bytes that nobody can guess.
     pub seed: [u8; 32],
