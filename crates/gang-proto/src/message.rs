@@ -97,6 +97,10 @@ pub struct JobSpec {
     /// Names of the nodes that it must have; none if the root daemon chooses.
     #[n(16)]
     pub on: Option<Vec<String>>,
+    /// The mask of permissions with which its processes begin; that of the daemon if nothing is
+    /// said.
+    #[n(17)]
+    pub umask: Option<u32>,
 }
 
 impl JobSpec {

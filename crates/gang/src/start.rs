@@ -323,6 +323,7 @@ impl Template {
             oom_score: &self.oom_score,
             user: self.user.as_ref(),
             folder: &self.folder,
+            umask: order.spec.umask,
             daemon: Pid::this().as_raw(),
             programs: &self.programs,
             arguments,
@@ -423,6 +424,7 @@ struct Child<'a> {
     oom_score: &'a str,
     user: Option<&'a User>,
     folder: &'a CStr,
+    umask: Option<u32>,
     daemon: libc::pid_t,
     programs: &'a [CString],
     arguments: Vec<*const libc::c_char>,
@@ -492,6 +494,10 @@ impl Child<'_> {
             must!(libc::syscall(libc::SYS_setresgid, group, group, group));
             let user = user.user;
             must!(libc::syscall(libc::SYS_setresuid, user, user, user));
+        }
+        if let Some(mask) = self.umask {
+            // SAFETY: a plain system call, which cannot fail.
+            unsafe { libc::umask(mask & 0o777) };
         }
         // SAFETY: a plain system call on a value that lives longer.
         if unsafe { libc::chdir(self.folder.as_ptr()) } < 0 {

@@ -171,6 +171,19 @@ fn the_kernel_ends_jobs_before_their_daemon() {
 }
 
 #[test]
+fn files_of_a_job_have_the_permissions_that_its_user_wants() {
+    let node = Node::start(&["--slots", "1"]);
+    let command = node.gang(&["run", "--quiet", "-n", "1", "--", "sh", "-c", "umask"]);
+    let variables = command.get_envs();
+    let variables = variables.filter_map(|(name, value)| Some((name, value?)));
+    let mut masked = Command::new("sh");
+    masked.args(["-c", "umask 027; exec \"$@\"", "sh"]);
+    masked.arg(command.get_program()).args(command.get_args());
+    let output = masked.envs(variables).output().expect("it runs");
+    assert_eq!(lines(&output), ["0027"], "{}", text(&output.stderr));
+}
+
+#[test]
 fn variables_that_are_no_text_stay_behind_and_are_named() {
     use std::os::unix::ffi::OsStrExt;
     let node = Node::start(&["--slots", "1"]);

@@ -7,6 +7,7 @@ use crate::failure::{self, Failure};
 use clap::{Args, ValueEnum};
 use farcall_gang::{Ended, FARCALL_FAILED, JobSpec, told};
 use farcall_quantity::bytes;
+use rustix::fs::Mode;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -201,7 +202,15 @@ fn spec(arguments: &Arguments) -> Result<JobSpec, Failure> {
         fabric: (arguments.network == Network::Farcall).then_some(true),
         restored: None,
         on: None,
+        umask: Some(umask()),
     })
+}
+
+/// The mask of permissions of this process. It can only be read by setting it.
+fn umask() -> u32 {
+    let mask = rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    rustix::process::umask(mask);
+    mask.bits()
 }
 
 /// The environment of the job. Messages between daemons are text, so a variable that is no text
