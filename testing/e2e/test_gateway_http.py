@@ -3,6 +3,9 @@
 import base64
 import concurrent.futures
 import json
+import os
+import pty
+import signal
 import socket
 import ssl
 import subprocess
@@ -297,3 +300,16 @@ def test_a_gateway_ends_within_its_time_and_says_so(start, nap_idl):
     assert status == 503
     assert "the gateway ends" in answer["error"]["message"]
     wait_until(lambda: calls_at(server) == 0, what="the end of the call")
+
+
+def test_a_gateway_ends_with_its_terminal(library_server):
+    ours, theirs = pty.openpty()
+    words = ["gateway", "http", "--to", library_server.address, "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(
+        [FARCALL, *words], stdout=subprocess.PIPE, stderr=theirs, text=True
+    ) as process:
+        assert process.stdout.readline().startswith("listening on ")
+        process.send_signal(signal.SIGHUP)
+        assert process.wait(20) == 0
+    os.close(theirs)
+    os.close(ours)

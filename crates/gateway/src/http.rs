@@ -20,7 +20,7 @@ use farcall_tls::{FileError, Identity};
 use farcall_web::{Bounds, accept};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
@@ -243,6 +243,7 @@ impl Gateway {
             let mut end = signal(SignalKind::terminate())?;
             let mut interrupt = signal(SignalKind::interrupt())?;
             let mut hangup = signal(SignalKind::hangup())?;
+            let at_terminal = io::stderr().is_terminal();
             let bounds = Bounds {
                 connections: shared.limits.connections,
                 asking: ASKING,
@@ -259,7 +260,11 @@ impl Gateway {
                     _ = tidying.tick() => shared.users.tidy(),
                     _ = end.recv() => break,
                     _ = interrupt.recv() => break,
-                    _ = hangup.recv() => reload(tls.as_ref()),
+                    // A gateway that was started at a terminal ends when the terminal closes.
+                    _ = hangup.recv() => match at_terminal {
+                        true => break,
+                        false => reload(tls.as_ref()),
+                    },
                 }
             }
             // Calls under way are answered: the gateway ends.
