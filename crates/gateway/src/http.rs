@@ -25,7 +25,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -160,7 +160,47 @@ pub struct Gateway {
     runtime: Runtime,
     tls: Option<(Identity, Tls)>,
     origins: Vec<HeaderValue>,
+    signals: Signals,
     shared: Arc<Shared>,
+}
+
+/// The signals that the gateway handles.
+#[derive(Debug)]
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+    /// A gateway that was started at a terminal ends when the terminal closes.
+    at_terminal: bool,
+}
+
+/// What a signal asks for.
+enum Asked {
+    End,
+    Reload,
+}
+
+impl Signals {
+    /// Handles the signals from now on. Must be called in a runtime.
+    fn catch() -> io::Result<Signals> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+            at_terminal: io::stderr().is_terminal(),
+        })
+    }
+
+    async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.terminate.recv() => Asked::End,
+            _ = self.interrupt.recv() => Asked::End,
+            _ = self.hangup.recv() => match self.at_terminal {
+                true => Asked::End,
+                false => Asked::Reload,
+            },
+        }
+    }
 }
 
 /// What all requests use.
@@ -202,6 +242,10 @@ impl Gateway {
             .enable_all()
             .max_blocking_threads(limits.calls + limits.connections)
             .build()?;
+        let signals = {
+            let _runtime = runtime.enter();
+            Signals::catch()?
+        };
         let users = Users::new(door, limits.users, limits.user_calls);
         Ok(Gateway {
             address: listener.local_addr()?,
@@ -209,6 +253,7 @@ impl Gateway {
             runtime,
             tls,
             origins: origins.clone(),
+            signals,
             shared: Arc::new(Shared {
                 users: Arc::new(users),
                 calls: Arc::new(Semaphore::new(limits.calls)),
@@ -234,16 +279,13 @@ impl Gateway {
             listener,
             runtime,
             tls,
+            mut signals,
             shared,
             ..
         } = self;
         let router = router(&shared, self.origins);
         runtime.block_on(async move {
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            let mut end = signal(SignalKind::terminate())?;
-            let mut interrupt = signal(SignalKind::interrupt())?;
-            let mut hangup = signal(SignalKind::hangup())?;
-            let at_terminal = io::stderr().is_terminal();
             let bounds = Bounds {
                 connections: shared.limits.connections,
                 asking: ASKING,
@@ -258,12 +300,9 @@ impl Gateway {
                 tokio::select! {
                     () = &mut serving => {}
                     _ = tidying.tick() => shared.users.tidy(),
-                    _ = end.recv() => break,
-                    _ = interrupt.recv() => break,
-                    // A gateway that was started at a terminal ends when the terminal closes.
-                    _ = hangup.recv() => match at_terminal {
-                        true => break,
-                        false => reload(tls.as_ref()),
+                    asked = signals.next() => match asked {
+                        Asked::End => break,
+                        Asked::Reload => reload(tls.as_ref()),
                     },
                 }
             }
