@@ -2,6 +2,7 @@
 
 import subprocess
 
+import farcall
 import pytest
 
 BODY = """
@@ -76,3 +77,25 @@ def test_what_a_function_changes_around_it_ends_with_its_call(start, tmp_path):
     with server.new("Own") as own:
         own.method("changes")()
         assert own.method("looks")().y == 111, "an object keeps its state"
+
+
+REPORTS = """
+Module reports;
+Library "libopenblas.so.0";
+Globals {
+    void farcall_fail(const char *);
+    void xerbla_(const char *, const int *, unsigned long);
+}
+Define both(IN int n) { xerbla_("DGEMV", &n, 5); farcall_fail("no folder"); }
+Define fine(IN int n) { (void)n; }
+"""
+
+
+def test_what_a_call_reports_is_not_told_to_the_next_one(start, tmp_path):
+    file = tmp_path / "reports.idl"
+    file.write_text(REPORTS)
+    server = start(file, options=["--allow-code", "--workers", "1"]).connect()
+    for _ in range(2):
+        with pytest.raises(farcall.LibraryError, match="no folder"):
+            server.call("both", 1)
+        server.call("fine", 1)

@@ -275,6 +275,45 @@ def test_a_python_module(start, tmp_path):
     assert server.call("served_model/letters", word="four").value == 4
 
 
+def test_the_names_that_a_draft_adds_are_free(tmp_path):
+    """A parameter can have the name that the value or a size would get."""
+    pytest.importorskip("clang.cindex")
+    (tmp_path / "own.h").write_text(
+        "int own(int value, int result, int value_);\nvoid plane(int n, int m, double a[n][m]);\n"
+    )
+    (tmp_path / "own.f90").write_text(
+        "module own\ncontains\n"
+        "function same(value, x_n1, x) result(r)\n"
+        "  real(8), intent(in) :: value, x(:)\n  integer, intent(in) :: x_n1\n"
+        "  real(8) :: r\n  r = value\nend function\n"
+        "subroutine grow(a)\n  real(8), allocatable, intent(inout) :: a(:)\nend subroutine\n"
+        "end module\n"
+    )
+    draft(tmp_path, "own.h", "-o", "c.idl")
+    assert check(tmp_path, "c.idl") == {"own", "plane"}
+    assert "a[n][1] /* ? what are its other sizes, if not 1?" in (tmp_path / "c.idl").read_text()
+    draft(tmp_path, "own.f90", "-o", "fortran.idl")
+    assert "left out: grow: `a` is allocatable" in (tmp_path / "fortran.idl").read_text()
+    assert check(tmp_path, "fortran.idl") == {"same"}
+    build(tmp_path, "libown.so", "gfortran", "own.f90", "fortran_shim.f90")
+
+
+def test_python_functions_of_every_signature(start, tmp_path):
+    (tmp_path / "odd.py").write_text(
+        "def named(value: float, *, factor: float) -> float:\n"
+        "    r'''Say \"a\\b\" and \"c\"'''\n    return value * factor\n"
+        "def several(x: float, *rest: float) -> float:\n    return x\n"
+        "def sized(x: list[float], n_x: int) -> float:\n    return sum(x) + n_x\n"
+    )
+    draft(tmp_path, "odd.py", "-o", "served_odd.py")
+    text = (tmp_path / "served_odd.py").read_text()
+    assert "left out: several: `*rest: float` is any number of arguments" in text
+    assert check(tmp_path, "served_odd.py") == {"named", "sized"}
+    server = start(tmp_path / "served_odd.py", options=["--no-sandbox"]).connect()
+    assert server.call("served_odd/named", value=2.0, factor=3.0).value_ == 6
+    assert server.call("served_odd/sized", x=np.ones(3), n_x=4).value == 7
+
+
 def test_a_source_without_functions_is_an_error(tmp_path):
     (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
     (tmp_path / "words.pyf").write_text("x\n")

@@ -184,6 +184,21 @@ def test_named_data_go_in_and_out(two, tmp_path):
     assert "no data named" in command(two, path, check=False).stderr
 
 
+def test_arrays_with_similar_names_have_files_of_their_own(two, tmp_path):
+    servers = [server.connect() for server in two]
+    copy = servers[0].function("copy")
+    first, second = np.arange(4, dtype=np.int8), np.arange(4, 8, dtype=np.int8)
+    results = [np.zeros(4, dtype=np.int8) for _ in "ab"]
+    with farcall.transaction(servers) as t:
+        copy(results[0], first, 4)
+        copy(results[1], second, 4)
+        names = {"x/1": first, "x-1": second, "y/1": results[0], "Y-1": results[1]}
+        t.save(tmp_path / "plan.toml", names, run=False)
+    found = farcall.load_plan(tmp_path / "plan.toml").run(servers)
+    np.testing.assert_array_equal(found["y/1"].view(np.int8), first)
+    np.testing.assert_array_equal(found["Y-1"].view(np.int8), second)
+
+
 def test_what_cannot_be_written_down_is_said(two, tmp_path):
     servers = [server.connect() for server in two]
     fill = servers[0].function("fill")

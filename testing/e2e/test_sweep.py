@@ -232,6 +232,17 @@ def test_an_error_of_a_group_is_that_of_each_entry(norms):
         norms.map(entries, group=0, n=3, us=0.0)
 
 
+def test_the_error_of_the_entries_is_raised(norms):
+    def entries():
+        yield {"x": np.ones(3)}
+        raise KeyError("of the entries")
+
+    # The call before it is under way, and given up.
+    for read in (list, lambda sweep: sweep.wait(), lambda sweep: list(sweep.as_completed())):
+        with pytest.raises(KeyError, match="of the entries"):
+            read(norms.map(entries(), n=3, us=1_000_000.0))
+
+
 def test_a_group_rounds_no_integer(norms):
     # In one array both are float64.
     def mixed(number):

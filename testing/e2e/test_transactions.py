@@ -1,5 +1,6 @@
 """Calls that are recorded and run as a data-flow graph, on real servers."""
 
+import os
 import pickle
 import signal
 import sys
@@ -363,6 +364,27 @@ def test_no_call_outlasts_the_time_out(start, steps, stalls):
     finally:
         first.process.send_signal(signal.SIGCONT)
     assert time.monotonic() - begin < 25
+
+
+def test_ctrl_c_ends_the_wait_for_a_server_that_was_lost(start, steps):
+    only = start(steps)
+    server = only.connect()
+    nap = server.function("nap")
+    x = np.zeros(4, dtype="S1")
+
+    def lose():
+        wait_until(only.napping, what="that it naps")
+        only.process.kill()
+        only.process.wait()
+        # Long enough to notice, and much less than the time that it has to come back.
+        time.sleep(1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=lose)
+    with pytest.raises(KeyboardInterrupt), farcall.transaction([server]):
+        nap(x, 30_000_000, len(x))
+        thread.start()
+    thread.join()
 
 
 def test_what_cannot_be_part_of_one_says_why(start, steps):

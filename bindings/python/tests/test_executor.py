@@ -333,6 +333,17 @@ def test_joblib_raises_the_error_of_a_task(remote):
         joblib.Parallel(n_jobs=2)(joblib.delayed(fail)(n) for n in range(4))
 
 
+def test_joblib_takes_the_servers_of_a_parallel(remote, monkeypatch):
+    monkeypatch.setenv("FARCALL_SERVER", "farcall://127.0.0.1:1")
+    tasks = [joblib.delayed(os.getpid)() for _ in range(4)]
+    pids = joblib.Parallel(n_jobs=2, backend="farcall", servers=remote.address)(tasks)
+    assert os.getpid() not in pids
+    with joblib.parallel_config(backend="farcall", servers=remote.address):
+        with pytest.raises(farcall.ConnectionError, match=r"127\.0\.0\.1:2"):
+            joblib.Parallel(n_jobs=2, servers="farcall://127.0.0.1:2")(tasks)
+        assert os.getpid() not in joblib.Parallel(n_jobs=2)(tasks)
+
+
 def test_dask_computes_on_servers(executor):
     dask = pytest.importorskip("dask")
     total = dask.delayed(sum)([dask.delayed(pow)(n, 2) for n in range(10)])

@@ -115,6 +115,15 @@ def test_names_that_no_library_has_are_told():
     assert "no routine or module `dgesvv`; did you mean `dgesv`?" in ran.stderr
 
 
+@pytest.mark.parametrize(("names", "told"), [("dgesv,dgesvv", "`dgesvv`"), ("LAPACK", "")])
+def test_names_in_the_environment_that_no_library_has_are_told(names, told):
+    text = "import ctypes; ctypes.CDLL('libopenblas.so.0')"
+    ran = script(text, FARCALL_OFFLOAD_ONLY=names, LD_PRELOAD=dropin())
+    assert ran.returncode == 0, ran.stderr
+    expected = f"no drop-in library has a routine or module {told}"
+    assert expected in ran.stderr if told else ran.stderr == ""
+
+
 REPORT = """
 import threadpoolctl
 import numpy as np

@@ -161,6 +161,32 @@ def test_errors_are_of_the_same_kind(call):
         call(linalg)
 
 
+@pytest.mark.parametrize("name", ["solve", "inv"])
+def test_an_overwritten_array_can_be_a_part_of_another(name):
+    a = np.asfortranarray(matrix(np.float64, 4, 4))
+    changed = []
+    for module in (linalg, scipy.linalg):
+        whole, right = np.zeros((4, 12), order="F"), np.arange(12.0)
+        whole[:, 4:8] = a
+        if name == "solve":
+            result = module.solve(a, right[4:8], overwrite_b=True)
+            module.solve(whole[:, 4:8], [1, 2, 3, 4.0], overwrite_a=True)
+        else:
+            result = module.inv(whole[:, 4:8], overwrite_a=True)
+        changed.append((result, right))
+        assert not whole[:, :4].any() and not whole[:, 8:].any()
+    same(*changed)
+
+
+def test_an_array_that_cannot_be_overwritten_stays_as_it_is():
+    a, b = np.asfortranarray(matrix(np.float64, 4, 4)), np.arange(4.0)
+    kept = a.copy(), b.copy()
+    a.flags.writeable = b.flags.writeable = False
+    same(linalg.solve(a, b, overwrite_a=True, overwrite_b=True), scipy.linalg.solve(*kept))
+    same(linalg.inv(a, overwrite_a=True), scipy.linalg.inv(kept[0]))
+    same((a, b), kept)
+
+
 def test_what_no_server_computes_runs_here():
     a, b = matrix(np.float64, 5, 5), positive(np.float64, 5)
     symmetric = a + a.T

@@ -297,11 +297,13 @@ impl Binding {
         }
         drop(kept);
         let failed = failure::take().map_or(Ok(()), Err);
+        // Both reports are of this call, whichever counts.
+        let wrong = xerbla::take();
         failed
             .and(finished)
             .and(results)
             .map_err(InvokeError::Result)?;
-        match xerbla::take() {
+        match wrong {
             // SAFETY: the function has written its arrays, with the promise of the caller.
             Some(wrong) => unsafe { refused(function, wrong, layout, starts) },
             None => Ok(()),

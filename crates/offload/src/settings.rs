@@ -71,6 +71,19 @@ impl Settings {
         }
     }
 
+    /// The names in [`ONLY`] that are none of these routines and modules: nothing goes for them.
+    pub fn unknown<'s>(&'s self, known: &[(&str, &str)]) -> Vec<&'s str> {
+        let is_known = |name: &str| {
+            let mut known = known
+                .iter()
+                .flat_map(|&(module, function)| [module, function]);
+            known.any(|known| name.eq_ignore_ascii_case(known))
+        };
+        let only = self.only.iter().flatten().map(String::as_str);
+        only.filter(|name| !name.is_empty() && !is_known(name))
+            .collect()
+    }
+
     /// Operations from which the runtime decides about a call of a function of a module.
     pub fn least(&self, module: &str, function: &str) -> f64 {
         let is_wanted = match &self.only {
@@ -95,4 +108,27 @@ fn is_farcall() -> bool {
         .as_deref()
         .and_then(|path| path.file_name()?.to_str());
     matches!(name, Some("farcall" | "farcall-bench"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_no_library_has_are_told() {
+        let settings = Settings {
+            mode: Mode::Auto,
+            only: Some(["DGESV", "dgsev", "blas", ""].map(str::to_owned).into()),
+            verify: false,
+            statistics: false,
+            explain: false,
+        };
+        let known = [("lapack", "dgesv"), ("blas", "dgemm")];
+        assert_eq!(settings.unknown(&known), ["dgsev"]);
+        let all = Settings {
+            only: None,
+            ..settings
+        };
+        assert!(all.unknown(&known).is_empty());
+    }
 }

@@ -162,6 +162,9 @@ unsafe extern "C" fn farcall_offload_add(table: *mut Entry, count: u64) {
                 if settings.explain {
                     libc::atexit(explain);
                 }
+                if settings.mode != Mode::Off && settings.only.is_some() {
+                    libc::atexit(tell_unknown);
+                }
             }
         });
         for index in 0..count as usize {
@@ -619,6 +622,30 @@ extern "C" fn print() {
             eprint!(
                 "farcall offload: process {}\n{statistics}",
                 std::process::id()
+            );
+        }
+    });
+}
+
+/// Prints the names to which the calls are limited and that no drop-in library has, in a program
+/// that computes: `farcall offload` refuses them, but the variable may have been set by hand.
+extern "C" fn tell_unknown() {
+    let _ = catch_unwind(|| {
+        let interfaces = tables().flatten().map(|entry| {
+            // SAFETY: an interface is a text that ends with NUL.
+            let interface = unsafe { CStr::from_ptr(entry.interface) };
+            interface.to_str().unwrap_or_default()
+        });
+        let known: Vec<_> = interfaces
+            .map(|interface| (module(interface), called(interface)))
+            .collect();
+        let unknown = settings().unknown(&known);
+        if !unknown.is_empty() && !real::providers(&own()).is_empty() {
+            eprintln!(
+                "farcall offload: {}: no drop-in library has a routine or module `{}`, so that no \
+                 call went to the server for it",
+                crate::settings::ONLY,
+                unknown.join("`, `")
             );
         }
     });

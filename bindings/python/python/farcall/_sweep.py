@@ -104,9 +104,16 @@ class Sweep:
                     return
             if number in self.errors:
                 self.cancel()
-                raise self.errors[number]
+                raise self._error_of(number)
             yield self.results[number]
             number += 1
+
+    def _error_of(self, number: int) -> BaseException:
+        """Why a call has failed; if it was given up, what the sweep has failed of."""
+        error = self.errors[number]
+        if isinstance(error, asyncio.CancelledError) and self._failure is not None:
+            error, self._failure = self._failure, None
+        return error
 
     def as_completed(self) -> Iterator[tuple[int, Any]]:
         """The number and the result of each call, in the order in which the calls end.

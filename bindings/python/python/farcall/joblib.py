@@ -26,12 +26,32 @@ class Backend(ParallelBackendBase):  # type: ignore[misc]
     def __init__(self, servers: Any = None, retries: int = 2, **options: Any) -> None:
         """`servers` and `retries` are as for an executor, which this connects at the first use."""
         super().__init__(**options)
-        self._settings = (servers, retries)
+        self._settings = self._wanted = (servers, retries)
         self._executor: Executor | None = None
+
+    def configure(
+        self,
+        n_jobs: int = 1,
+        parallel: Any = None,
+        servers: Any = None,
+        retries: int | None = None,
+        **options: Any,
+    ) -> int:
+        """Prepares a `joblib.Parallel`, whose own `servers` and `retries` go first."""
+        known = self._settings
+        wanted = (
+            known[0] if servers is None else servers,
+            known[1] if retries is None else retries,
+        )
+        if wanted != self._wanted:
+            self.terminate()
+            self._wanted = wanted
+        jobs: int = super().configure(n_jobs, parallel, **options)
+        return jobs
 
     def _connected(self) -> Executor:
         if self._executor is None:
-            servers, retries = self._settings
+            servers, retries = self._wanted
             self._executor = Executor(servers, retries=retries)
         return self._executor
 

@@ -7,7 +7,7 @@ use crate::error::Error;
 use farcall_idl::{ArrayLayout, Interface, Mode, Scalar};
 use farcall_plan::{MOST_CALLS, Plan, Step, Value, check_name};
 use farcall_rpc_proto::ArrayForm;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// How an array of a transaction is identified.
@@ -71,6 +71,7 @@ impl Transaction {
             arrays: Vec::new(),
             inputs: BTreeMap::new(),
             files: Vec::new(),
+            taken: BTreeSet::new(),
         };
         let calls = self
             .calls
@@ -82,11 +83,12 @@ impl Transaction {
             .arrays
             .iter()
             .filter(|one| one.is_written && one.is_named);
+        let taken = &mut recorder.taken;
         let outputs: BTreeMap<String, String> = written
             .map(|one| {
                 let is_input = recorder.inputs.contains_key(&one.name);
                 let end = if is_input { "-out.npy" } else { ".npy" };
-                (one.name.clone(), file(&one.name, end))
+                (one.name.clone(), free_file(&one.name, end, taken))
             })
             .collect();
         if outputs.is_empty() {
@@ -100,8 +102,17 @@ impl Transaction {
     }
 }
 
-fn file(name: &str, end: &str) -> String {
-    format!("{}{end}", name.replace('/', "-"))
+/// A file for an array that no other array of the plan has. Names can differ where files do not: by
+/// `/` and `-`, or by letters in upper case.
+fn free_file(name: &str, end: &str, taken: &mut BTreeSet<String>) -> String {
+    let name = name.replace('/', "-");
+    let mut file = format!("{name}{end}");
+    let mut number = 1;
+    while !taken.insert(file.to_lowercase()) {
+        number += 1;
+        file = format!("{name}-{number}{end}");
+    }
+    file
 }
 
 /// The arrays found so far.
@@ -110,6 +121,8 @@ struct Recorder<'n> {
     arrays: Vec<Written>,
     inputs: BTreeMap<String, String>,
     files: Vec<Input>,
+    /// The files of the plan, in lower case.
+    taken: BTreeSet<String>,
 }
 
 impl Recorder<'_> {
@@ -190,7 +203,7 @@ impl Recorder<'_> {
         if reads && matches!(identity, Identity::Memory(_)) {
             // SAFETY: who recorded the call holds its arrays until it has run.
             let bytes = unsafe { std::slice::from_raw_parts(start, length) }.to_vec();
-            let file = file(&name, ".npy");
+            let file = free_file(&name, ".npy", &mut self.taken);
             self.inputs.insert(name.clone(), file.clone());
             let form = form.clone();
             self.files.push(Input { file, form, bytes });
@@ -262,5 +275,21 @@ fn value(scalar: &Scalar) -> Value {
         Scalar::Complex { re, im } => Value::Text(format!("{re:?},{im:?}")),
         Scalar::Text(text) => Value::Text(text.clone()),
         Scalar::Texts(texts) => Value::Texts(texts.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_array_has_a_file_of_its_own() {
+        let mut taken = BTreeSet::new();
+        let mut file = |name, end| free_file(name, end, &mut taken);
+        assert_eq!(file("x/1", ".npy"), "x-1.npy");
+        assert_eq!(file("x-1", ".npy"), "x-1-2.npy");
+        assert_eq!(file("X-1", ".npy"), "X-1-3.npy");
+        assert_eq!(file("c-out", ".npy"), "c-out.npy");
+        assert_eq!(file("c", "-out.npy"), "c-2-out.npy");
     }
 }

@@ -212,7 +212,11 @@ impl State {
     /// Waits for a lost server to come back at its address. Called when no other server is left.
     fn revive(&mut self, shared: &Shared<'_>) -> bool {
         let end = Instant::now() + PATIENCE;
-        while Instant::now() < end && !shared.is_interrupted() {
+        while Instant::now() < end {
+            if shared.is_interrupted() {
+                self.failed = Some(Error::Interrupted);
+                return false;
+            }
             let lost = self.sites.iter_mut().filter(|site| site.may_return());
             if lost.map(Site::come_back).filter(|back| *back).count() > 0 {
                 return true;

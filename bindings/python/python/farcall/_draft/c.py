@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .form import Callback, Draft, Function, Parameter, likely_size, name_of
+from .form import Callback, Draft, Function, Parameter, free_name, likely_size, name_of
 
 # Types of C, by the spelling of their canonical form, in the interface language.
 _NUMBERS = {
@@ -181,6 +181,9 @@ def _parameter(name: str, ctype: Any, integers: Sequence[str], cindex: Any) -> P
         question = f"{'is its size' if size else 'what is its size, if not'} {sizes[0]}?" + (
             f" {question}" if question else ""
         )
+    if "" in sizes:
+        sizes = [size or "1" for size in sizes]
+        question = f"what are its other sizes, if not 1? {question}".rstrip()
     return Parameter(name, element, mode, sizes, question)
 
 
@@ -216,8 +219,7 @@ def _value(function: Function, ctype: Any, cindex: Any) -> None:
     canonical = ctype.get_canonical()
     if canonical.kind == cindex.TypeKind.VOID:
         return
-    names = {one.name for one in function.parameters}
-    name = next(name for name in ("value", "result", "value_") if name not in names)
+    name = free_name("value", function.arguments)
     number = _number(ctype, cindex)
     if number is not None:
         parameter = Parameter(name, number, "OUT", ["1"])

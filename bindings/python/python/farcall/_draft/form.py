@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 # Words that the interface language has for itself.
 _TAKEN = {
@@ -18,6 +18,13 @@ def name_of(name: str, index: int = 0) -> str:
     if not name:
         return f"argument{index + 1}"
     return f"{name}_" if name in _TAKEN else name
+
+
+def free_name(wanted: str, taken: Container[str]) -> str:
+    """The name for what the source does not name, with `_` behind it if the source has this one."""
+    while wanted in taken:
+        wanted += "_"
+    return wanted
 
 
 @dataclasses.dataclass

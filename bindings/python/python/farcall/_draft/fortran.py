@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .form import Callback, Draft, Function, Parameter, likely_size, name_of
+from .form import Callback, Draft, Function, Parameter, free_name, likely_size, name_of
 
 # Kinds, and their bytes.
 _KINDS = {
@@ -80,6 +80,8 @@ class _Reader:
         self.shim: list[str] = []
         # Sizes of arrays of assumed shape, as parameters.
         self.added: list[Parameter] = []
+        # Their names, by the array and the number of the dimension.
+        self.lengths: dict[tuple[str, int], str] = {}
         # Questions about the types of arguments.
         self.asked: dict[str, str] = {}
 
@@ -87,6 +89,7 @@ class _Reader:
         """The procedure as a function, and its shim if it needs one."""
         block = self.block
         names = list(block.get("args", []))
+        self.taken = [name_of(name, index) for index, name in enumerate(names)]
         function = Function(block["name"], self._symbol(), [], [], convention="FORTRAN")
         if "c" in block.get("f2pyintent", block.get("intent", [])):
             function.convention = "C"
@@ -111,8 +114,8 @@ class _Reader:
             if number == "char":
                 raise RefusedError("its value is a text, which no interface has")
             asked = self.asked.get(result, "")
-            function.parameters.append(Parameter("value", number, "OUT", ["1"], asked))
-            function.value = "value"
+            function.value = free_name("value", self.taken)
+            function.parameters.append(Parameter(function.value, number, "OUT", ["1"], asked))
         if self.module is not None and not self.is_signature:
             self._make_shim(function)
         elif self.added:
@@ -216,6 +219,9 @@ class _Reader:
         return None
 
     def _parameter(self, name: str, index: int) -> Parameter:
+        for attribute in ("allocatable", "pointer"):
+            if attribute in self._variable(name).get("attrspec", []):
+                raise RefusedError(f"`{name}` is {attribute}, which only Fortran can pass")
         number, dims = self._type(name), self._dimension(name)
         intent = [str(one) for one in self._variable(name).get("intent", [])]
         mode, question = self._mode(name, intent, bool(dims))
@@ -276,7 +282,8 @@ class _Reader:
     def _size(self, name: str, dim: str, position: int) -> tuple[str, str]:
         """The size of a dimension, and a question if the source does not say it."""
         if dim == ":":
-            added = f"{name}_n{position + 1}"
+            added = free_name(f"{name}_n{position + 1}", self.taken)
+            self.lengths[name, position + 1] = added
             self.added.append(Parameter(added, "int"))
             return added, ""
         if ":" in dim and dim != "*":
@@ -296,8 +303,7 @@ class _Reader:
 
     def _assumed(self, size: re.Match[str]) -> str:
         """The parameter for a size of an array of assumed shape."""
-        name = f"{size[1]}_n{size[2] or 1}"
-        return name if any(one.name == name for one in self.added) else size[0]
+        return self.lengths.get((size[1], int(size[2] or 1)), size[0])
 
     def _make_shim(self, function: Function) -> None:
         """A procedure outside of the module, which passes its arguments on."""

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from .form import free_name
+
 _SCALARS = {int: "long", float: "double", complex: "dcomplex", str: "string", bool: "bool"}
 
 
@@ -64,11 +66,14 @@ def _function(module: str, name: str, function: Any) -> list[str]:
     hints = typing.get_type_hints(function)
     declared: list[str] = []
     questions: list[str] = []
-    names = list(inspect.signature(function).parameters)
-    for parameter in names:
+    parameters = inspect.signature(function).parameters
+    names = list(parameters)
+    for parameter, known in parameters.items():
+        if known.kind in (known.VAR_POSITIONAL, known.VAR_KEYWORD):
+            raise RefusedError(f"`{known}` is any number of arguments")
         if parameter not in hints:
             raise RefusedError(f"`{parameter}` has no type hint")
-        text, asked = _declaration("IN", parameter, hints[parameter])
+        text, asked = _declaration(parameter, hints[parameter], names)
         declared += text
         questions += asked
     result = hints.get("return")
@@ -80,27 +85,33 @@ def _function(module: str, name: str, function: Any) -> list[str]:
     sizes = [text.split()[-1] for text in declared if text.startswith("IN long n_")]
     for index, one in enumerate(results if result is not type(None) else []):
         shown = "value" if len(results) == 1 else f"value{index + 1}"
-        returned, asked = _result(shown, one, sizes)
+        returned, asked = _result(free_name(shown, names), one, sizes)
         declared.append(returned)
         questions += asked
     interface = f"{name}({', '.join(declared)})"
+    description = (inspect.getdoc(function) or name).splitlines()[0]
+    description = description.replace("\\", "\\\\").replace('"', '\\"')
+    given = [
+        f"{parameter}={parameter}" if known.kind == known.KEYWORD_ONLY else parameter
+        for parameter, known in parameters.items()
+    ]
     return [
         *(f"# ? {question}" for question in questions),
         f'@farcall.library("{interface}")',
         f"def {name}({', '.join(names)}):",
-        f'    """{(inspect.getdoc(function) or name).splitlines()[0]}"""',
-        f"    return {module}.{name}({', '.join(names)})",
+        f'    """{description}"""',
+        f"    return {module}.{name}({', '.join(given)})",
     ]
 
 
-def _declaration(mode: str, name: str, hint: Any) -> tuple[list[str], list[str]]:
+def _declaration(name: str, hint: Any, names: list[str]) -> tuple[list[str], list[str]]:
     """A parameter, with its size before it if it is an array, and questions."""
     if hint in _SCALARS:
-        return [f"{mode} {_SCALARS[hint]} {name}"], []
+        return [f"IN {_SCALARS[hint]} {name}"], []
     element, asked = _element(name, hint)
-    size = f"n_{name}"
+    size = free_name(f"n_{name}", names)
     question = f"`{name}` is taken as a vector: has it more dimensions, as in [n][m]?"
-    return [f"IN long {size}", f"{mode} {element} {name}[{size}]"], [question, *asked]
+    return [f"IN long {size}", f"IN {element} {name}[{size}]"], [question, *asked]
 
 
 def _result(name: str, hint: Any, sizes: list[str]) -> tuple[str, list[str]]:

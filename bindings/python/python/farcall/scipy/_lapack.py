@@ -7,6 +7,7 @@ other routines, queries of work space, and arrays without elements.
 """
 
 import math
+import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -336,7 +337,7 @@ class Batched:
         kernel = Kernel("solve", "a b", names, {"m": "m", "n": "n"}, options)
         x, f, problems = _solved(kernel, [a, b], b.shape, sizes)
         if overwrite_a:
-            _writable(a)[...] = f.reshape(a.shape).T
+            _into(a, True, f.reshape(a.shape).T)
         return _into(b, overwrite_b, x), problems
 
     def _inv(
@@ -388,16 +389,23 @@ def _solved(
 
 def _into(array: _Array, overwrite: bool, result: _Array) -> _Array:
     """The result, in the array if it may be overwritten."""
-    if not overwrite:
+    place = _writable(array) if overwrite else None
+    if place is None:
         return result
-    place = _writable(array)
     place[...] = result
     return place
 
 
-def _writable(array: _Array) -> _Array:
-    """The array; SciPy passes a view that NumPy made read-only, of memory that it overwrites."""
-    base = array.base
-    if array.flags.writeable or not isinstance(base, np.ndarray):
+def _writable(array: _Array) -> _Array | None:
+    """The array, or None if its memory is read-only.
+
+    SciPy passes a view that NumPy made read-only, of memory that it overwrites.
+    """
+    if array.flags.writeable:
         return array
-    return np.lib.stride_tricks.as_strided(base, array.shape, array.strides)
+    if not isinstance(array.base, np.ndarray) or not array.base.flags.writeable:
+        return None
+    # The view can begin anywhere in the memory of its base.
+    start = array.__array_interface__["data"][0]
+    interface = {**array.__array_interface__, "data": (start, False)}
+    return np.asarray(types.SimpleNamespace(__array_interface__=interface, base=array))
