@@ -178,6 +178,22 @@ def test_whole_numbers_of_a_table_are_not_rounded_unasked():
     assert table(f"{2**60}\n-{2**53}\n{large}.0\n").tolist() == [2.0**60, -(2.0**53), 2.0**53]
 
 
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("1.5", "int"),
+        ("nan", "long"),
+        ("1e300", "long"),
+        ("300", "char"),
+        ("-1", "unsigned int"),
+        ("5000000000", "int"),
+    ],
+)
+def test_a_number_of_a_table_that_an_integer_cannot_hold_is_refused(text, wanted):
+    with pytest.raises(UnfitError, match=f"could not convert string '{text}'"):
+        table(f"7\n{text}\n", wanted=wanted)
+
+
 def test_time_is_bounded():
     deadline = network.Deadline("here", 0.0)
     with pytest.raises(SourceError, match="`here` is too slow"):

@@ -280,6 +280,8 @@ def _read_table(content: Content, delimiter: str, asked: dict[str, Any]) -> Arra
         wide = {"f": np.dtype("f8"), "c": np.dtype("c16")}.get(dtype.kind, dtype)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            # Versions before 2.4 warn of a number that an integer cannot hold, and change it.
+            warnings.simplefilter("error", DeprecationWarning)
             table = np.loadtxt(
                 text,
                 dtype=wide,
