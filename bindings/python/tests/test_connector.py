@@ -194,6 +194,15 @@ def test_a_number_of_a_table_that_an_integer_cannot_hold_is_refused(text, wanted
         table(f"7\n{text}\n", wanted=wanted)
 
 
+def test_a_table_in_text_has_no_complex_numbers():
+    """NumPy would write `%d` of their parts."""
+    asked = {"writes": [2], "columns": None, "wanted": "double", "element": None}
+    formats.check_to_write("csv", asked, "https://a.org/t.csv")
+    for complex_one in {"wanted": "dcomplex"}, {"element": "dcomplex"}:
+        with pytest.raises(UnfitError, match="of real numbers are written as csv"):
+            formats.check_to_write("csv", asked | complex_one, "https://a.org/t.csv")
+
+
 def test_time_is_bounded():
     deadline = network.Deadline("here", 0.0)
     with pytest.raises(SourceError, match="`here` is too slow"):

@@ -101,7 +101,8 @@ def check_to_write(kind: str, asked: dict[str, Any], address: str) -> None:
     shape, names = asked["writes"], asked["columns"]
     if kind in ("csv", "tsv"):
         count = shape[1] if len(shape) == 2 else 1
-        if len(shape) not in (1, 2) or "complex" in asked["wanted"]:
+        is_complex = "complex" in asked["wanted"] or "complex" in (asked["element"] or "")
+        if len(shape) not in (1, 2) or is_complex:
             raise UnfitError(
                 f"the array for `{address}` is no table: only vectors and matrices of real numbers "
                 f"are written as {kind}"
