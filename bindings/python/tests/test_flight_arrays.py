@@ -1,5 +1,8 @@
 """Columns of record batches as arrays, and arrays as columns (`farcall._flight.arrays`)."""
 
+import types
+
+import farcall
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -86,3 +89,19 @@ def test_an_array_is_filled_with_what_it_holds():
     assert target.tolist() == [[0, 1, 2], [3, 4, 5]]
     arrays.fill("x", target, np.full(6, 1 << 60))
     assert (target == 2.0**60).all()
+
+
+def test_a_call_that_fails_with_a_time_limit_is_not_asked_for_ever():
+    asked = []
+
+    def result(timeout=None):
+        asked.append(timeout)
+        if len(asked) > 9:
+            raise AssertionError("the failure of the call was never raised")
+        raise farcall.TimeoutError("the arguments stalled")
+
+    future = types.SimpleNamespace(result=result, done=lambda: True)
+    function = types.SimpleNamespace(call_async=lambda: future)
+    own = types.SimpleNamespace(_arguments=lambda *_: {}, _seconds=60.0)
+    with pytest.raises(farcall.TimeoutError, match="the arguments stalled"):
+        gateway.Gateway._call(own, None, None, function, {}, None)

@@ -199,7 +199,9 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]
                 results = future.result(timeout=max(wait, 1e-3))
                 break
             if future.done():
-                continue
+                # The call itself may have failed by a time limit.
+                results = future.result()
+                break
             if context.is_cancelled():
                 future.cancel()
                 raise flight.FlightCancelledError("the caller has gone; the call was given up")
