@@ -91,6 +91,22 @@ def test_an_array_is_filled_with_what_it_holds():
     assert (target == 2.0**60).all()
 
 
+@pytest.mark.parametrize(
+    ("parts", "wanted", "lost"),
+    [
+        (np.array([2**53 + 1, 0]), "c16", "9007199254740993"),
+        (np.array([0, 2**24 + 1], np.int32), "c8", "16777217"),
+        (np.array([0.5, 1e300]), "c8", "1e\\+300"),
+    ],
+)
+def test_complex_numbers_are_not_changed_on_their_way(parts, wanted, lost):
+    pairs = pa.FixedSizeListArray.from_arrays(pa.array(parts), 2)
+    with pytest.raises(ValueError, match=f"argument `z`: complex[0-9]+ cannot hold {lost}"):
+        arrays.array("z", pairs, wanted)
+    near = pa.FixedSizeListArray.from_arrays(pa.array([0.1, np.inf]), 2)
+    assert arrays.array("z", near, "c8").tolist() == [np.complex64(complex(0.1, np.inf))]
+
+
 def test_a_call_that_fails_with_a_time_limit_is_not_asked_for_ever():
     asked = []
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from .._arrays import inexact
+from .._arrays import inexact, overflowing
 
 Array = npt.NDArray[Any]
 
@@ -59,7 +59,11 @@ def _complex(name: str, parts: Array, wanted: np.dtype[Any]) -> Array:
         raise ValueError(
             f"argument `{name}`: complex numbers are pairs, with the last axis fastest"
         )
-    real = np.float32 if wanted == np.complex64 else np.float64
+    real = np.dtype(np.float32 if wanted == np.complex64 else np.float64)
+    narrower = parts.dtype.kind == "f" and real.itemsize < parts.itemsize
+    lost = inexact(parts, real) or (overflowing(parts, real) if narrower else None)
+    if lost:
+        raise ValueError(f"argument `{name}`: {wanted} cannot hold {lost}")
     found = parts.astype(real, copy=False).view(wanted)
     return found[..., 0] if parts.ndim > 1 and parts.shape[-1] == 2 else found
 
