@@ -160,6 +160,18 @@ fn a_large_whole_number_keeps_its_digits_or_is_refused() {
 }
 
 #[test]
+fn a_decimal_number_becomes_the_nearest_one() {
+    let f = of("IN double x, IN double a[1]");
+    for text in ["0.9452706955539223", "0.38120423768821243", "1.7e-308"] {
+        let value: f64 = text.parse().unwrap();
+        let body = format!(r#"{{"x": {text}, "a": [{text}]}}"#);
+        let arguments = Arguments::read(&f, body.as_bytes()).unwrap();
+        assert_eq!(arguments.scalars[0], Some(Scalar::Float(value)));
+        assert_eq!(doubles(&arguments.arrays[&1]), [value]);
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_said() {
     let gesv = interface(GESV);
     let good = json!({ "n": 1, "nrhs": 1, "a": [[4]], "lda": 1, "b": [[2]], "ldb": 1 });
