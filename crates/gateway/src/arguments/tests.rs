@@ -172,6 +172,29 @@ fn a_decimal_number_becomes_the_nearest_one() {
 }
 
 #[test]
+fn the_parts_of_a_complex_scalar_are_as_those_of_an_element() {
+    let f = of("IN dcomplex z");
+    let read = |z: &str| {
+        let arguments = Arguments::read(&f, format!(r#"{{"z": {z}}}"#).as_bytes());
+        arguments.map(|arguments| arguments.scalars[0].clone())
+    };
+    let re = f64::INFINITY;
+    let infinite = Scalar::Complex { re, im: 2.0 };
+    assert_eq!(read(r#"["Infinity", 2]"#), Ok(Some(infinite)));
+    for z in [
+        "[9007199254740993, 0]",
+        "[0, 18446744073709551615]",
+        r#"["1", 0]"#,
+        "[[1, 2], 0]",
+        "[1]",
+        "[1, 2, 3]",
+    ] {
+        let error = read(z).unwrap_err().to_string();
+        assert!(error.contains("argument `z`"), "{z}: {error}");
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_said() {
     let gesv = interface(GESV);
     let good = json!({ "n": 1, "nrhs": 1, "a": [[4]], "lda": 1, "b": [[2]], "ldb": 1 });
