@@ -107,6 +107,17 @@ def test_complex_numbers_are_not_changed_on_their_way(parts, wanted, lost):
     assert arrays.array("z", near, "c8").tolist() == [np.complex64(complex(0.1, np.inf))]
 
 
+@pytest.mark.parametrize("values", [[1, 0, -1], [0], []])
+def test_characters_are_small_integers(values):
+    value = np.array(values, np.int8).view("S1")
+    batch = arrays.batch({"c": value})
+    assert batch.schema.types == [pa.int8()]
+    assert batch.column(0).to_pylist() == values
+    target = np.empty(len(values), "S1")
+    arrays.fill("c", target, arrays.array("c", batch.column(0), target.dtype.str))
+    assert target.tobytes() == value.tobytes()
+
+
 def test_a_call_that_fails_with_a_time_limit_is_not_asked_for_ever():
     asked = []
 

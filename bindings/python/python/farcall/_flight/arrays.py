@@ -70,6 +70,7 @@ def _complex(name: str, parts: Array, wanted: np.dtype[Any]) -> Array:
 
 def fill(name: str, target: Array, given: Array) -> None:
     """Copies an array into one that must hold its numbers. A vector can have all elements."""
+    target = _numbers(target)
     if given.ndim == 1:
         fits = given.size == target.size
     else:
@@ -97,10 +98,17 @@ def _is_vector(value: Any) -> bool:
     return isinstance(value, list) or value.ndim == 1
 
 
+def _numbers(value: Array) -> Array:
+    """Characters as the small integers that they are in C; Arrow would end them at a NUL."""
+    return value.view(np.int8) if value.dtype == np.dtype("S1") else value
+
+
 def _reals(value: Any) -> Any:
-    """Complex numbers as pairs of reals."""
-    if isinstance(value, list) or value.dtype.kind != "c":
+    """Complex numbers as pairs of reals, and characters as integers."""
+    if isinstance(value, list):
         return value
+    if value.dtype.kind != "c":
+        return _numbers(value)
     value = np.ascontiguousarray(value)
     real = np.float32 if value.dtype == np.complex64 else np.float64
     return value.view(real).reshape(*value.shape, 2)

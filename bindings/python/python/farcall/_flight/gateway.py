@@ -106,7 +106,7 @@ def _field(parameter: Parameter) -> Any:
     elif dtype.kind == "c":
         kind = pa.list_(pa.float32() if dtype == np.complex64 else pa.float64(), 2)
     else:
-        kind = pa.from_numpy_dtype(dtype)
+        kind = pa.int8() if dtype.kind == "S" else pa.from_numpy_dtype(dtype)
     return pa.field(parameter.name, kind, metadata={"shape": ", ".join(parameter.shape)})
 
 
