@@ -203,6 +203,18 @@ def test_a_table_in_text_has_no_complex_numbers():
             formats.check_to_write("csv", asked | complex_one, "https://a.org/t.csv")
 
 
+def test_a_column_can_be_called_j():
+    """Python would read it as a complex number."""
+    assert table("J\n1\n2\n").tolist() == [1.0, 2.0]
+    assert table("j,J\n1,2\n", wanted="long", columns=["J"]).tolist() == [2]
+    assert table("1j\n2\n", wanted="dcomplex").tolist() == [1j, 2]
+
+
+def test_an_empty_line_changes_no_shape():
+    for text in "1\n2\n", "\n1\n2\n", "1\n\n2\n":
+        assert table(text).shape == (2,)
+
+
 def test_time_is_bounded():
     deadline = network.Deadline("here", 0.0)
     with pytest.raises(SourceError, match="`here` is too slow"):

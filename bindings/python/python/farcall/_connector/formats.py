@@ -259,13 +259,16 @@ def _read_raw(content: Content, asked: dict[str, Any]) -> Array:
 def _read_table(content: Content, delimiter: str, asked: dict[str, Any]) -> Array:
     """Numbers of a table in text. A first line that has no numbers has the names of columns."""
     source, columns = content.source, asked["columns"]
+    dtype = dtype_of(asked) or np.dtype(ELEMENTS[asked["wanted"] or "double"])
+    dtype = dtype.newbyteorder("=")
     content.file.seek(0)
     text = io.TextIOWrapper(content.file, encoding="utf-8-sig", newline="")
     try:
         first = next(csv.reader([text.readline()], delimiter=delimiter), [])
         names = [name.strip() for name in first]
         # An empty field is a number that is missing, unless others are names.
-        has_names = any(name and not _is_number(name) for name in names)
+        number = complex if dtype.kind == "c" else float
+        has_names = any(name and not _is_number(name, number) for name in names)
         picked = None
         if columns is not None:
             absent = [name for name in columns if names.count(name) != 1 or not has_names]
@@ -275,8 +278,6 @@ def _read_table(content: Content, delimiter: str, asked: dict[str, Any]) -> Arra
                 raise UnfitError(f"the source `{source}` has {said}")
             picked = [names.index(name) for name in columns]
         text.seek(0)
-        dtype = dtype_of(asked) or np.dtype(ELEMENTS[asked["wanted"] or "double"])
-        dtype = dtype.newbyteorder("=")
         # NumPy would make an infinity of a number that is too large for 32 bits.
         wide = {"f": np.dtype("f8"), "c": np.dtype("c16")}.get(dtype.kind, dtype)
         with warnings.catch_warnings():
@@ -306,10 +307,9 @@ def _read_table(content: Content, delimiter: str, asked: dict[str, Any]) -> Arra
     finally:
         text.detach()
     table = held(table, dtype, source)
-    count = len(names) if picked is None else len(picked)
     if table.size == 0:
-        table = np.empty((0, count), table.dtype)
-    return table[:, 0] if count == 1 else table
+        table = np.empty((0, len(names) if picked is None else len(picked)), table.dtype)
+    return table[:, 0] if table.shape[1] == 1 else table
 
 
 def _check_whole(
@@ -336,9 +336,9 @@ def _check_whole(
                 )
 
 
-def _is_number(word: str) -> bool:
+def _is_number(word: str, number: type[float | complex]) -> bool:
     try:
-        complex(word)
+        number(word)
     except ValueError:
         return False
     return True
