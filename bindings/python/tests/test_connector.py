@@ -1,13 +1,19 @@
 """Addresses of sources: which texts are one, which of them an entry allows, and which hosts."""
 
+import contextlib
+import dataclasses
+import http.server
+import io
 import ipaddress
 import socket
 import sys
+import threading
 
 import farcall._connector
 import numpy as np
 import pytest
-from farcall._connector import addresses, content, formats, network
+from farcall._connector import addresses, content, formats, network, parts
+from farcall._connector import http as web
 from farcall._connector.errors import RefusedError, SourceError, UnfitError, UnreachableError
 
 
@@ -259,3 +265,50 @@ def test_columns_that_no_type_holds_together_are_refused():
     assert formats.side_by_side([ids[1:], prices[1:]], "one").tolist() == [[3.0, 1.5]]
     with pytest.raises(SourceError, match="int64 that float64 cannot hold"):
         formats.side_by_side([ids, prices], "one")
+
+
+@contextlib.contextmanager
+def broken_web(body, most):
+    """A web server whose connections break off after so many bytes; the ranges that are asked."""
+    asked = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            begin, end = self.headers["Range"].removeprefix("bytes=").split("-")
+            asked.append(f"{begin}-{end}")
+            part = body[int(begin) : int(end) + 1 if end else len(body)]
+            self.send_response(206)
+            self.send_header("ETag", '"1"')
+            last = int(begin) + len(part) - 1
+            self.send_header("Content-Range", f"bytes {begin}-{last}/{len(body)}")
+            self.send_header("Content-Length", str(len(part)))
+            self.end_headers()
+            self.wfile.write(part[:most])
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port, asked
+        server.shutdown()
+
+
+def test_a_part_that_breaks_off_is_resumed():
+    array = np.arange(30_000.0)
+    file = io.BytesIO()
+    np.save(file, array)
+    with broken_web(file.getvalue(), 70_000) as (port, asked):
+        allowed = entry(f"http://127.0.0.1:{port}/")
+        allowed = dataclasses.replace(allowed, max_bytes=1 << 20, time_limit_s=30.0)
+        address = addresses.parse(f"http://127.0.0.1:{port}/a.npy")
+        for end, ranges in [
+            (30_000, ["0-65535", "80128-", "150128-", "220128-"]),
+            (20_000, ["0-65535", "80128-160127", "150128-160127"]),
+        ]:
+            asked.clear()
+            wanted = {"rows": (10_000, end), "sha256": None, "shape": None}
+            part = parts.Part.of("npy", wanted, str(address))
+            found, version = web.Web(address, [allowed]).read(None, part)
+            assert part.array(found).tolist() == array[10_000:end].tolist()
+            assert (asked, version) == (ranges, '"1"')
