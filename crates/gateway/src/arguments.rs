@@ -244,7 +244,8 @@ impl<'de> Visitor<'de> for Members<'_> {
             let known = self.0.param(&name);
             let known = known.filter(|index| self.0.params[*index].is_passed());
             let index = known.ok_or_else(|| de::Error::custom(unknown(self.0, &name)))?;
-            let value = map.next_value_seed(Argument(&self.0.params[index]))?;
+            let value = map.next_value_seed(Argument(&self.0.params[index]));
+            let value = value.map_err(|error| named(&name, error))?;
             if values.insert(index, value).is_some() {
                 return Err(de::Error::custom(format!(
                     "argument `{name}` is given twice"
@@ -252,6 +253,16 @@ impl<'de> Visitor<'de> for Members<'_> {
             }
         }
         Ok(values)
+    }
+}
+
+/// An error that says which argument it is about.
+fn named<E: de::Error>(name: &str, error: E) -> E {
+    let text = error.to_string();
+    let argument = format!("argument `{name}`");
+    match text.contains(&argument) {
+        true => error,
+        false => E::custom(format!("{argument}: {text}")),
     }
 }
 

@@ -172,6 +172,34 @@ fn a_decimal_number_becomes_the_nearest_one() {
 }
 
 #[test]
+fn every_error_names_its_argument_once() {
+    let f = of("IN double x, IN int a[1], IN double b[1]");
+    for (name, value) in [
+        ("a", "[1.5]"),
+        ("a", "[\"one\"]"),
+        ("a", "[[1], 2]"),
+        ("a", "[1e400]"),
+        ("a", r#"{"shape": "one", "values": [1]}"#),
+        ("a", r#"{"shape": [1], "dtype": "<i4", "data": "%"}"#),
+        ("b", "[9007199254740993]"),
+        ("x", "null"),
+        ("x", "9007199254740993"),
+    ] {
+        let text = format!(r#"{{"{name}": {value}}}"#);
+        let error = Arguments::read(&f, text.as_bytes())
+            .unwrap_err()
+            .to_string();
+        let named = error.matches(&format!("argument `{name}`")).count();
+        assert_eq!(named, 1, "{value}: {error}");
+        assert_eq!(
+            error.matches(" at line 1 column ").count(),
+            1,
+            "{value}: {error}"
+        );
+    }
+}
+
+#[test]
 fn the_parts_of_a_complex_scalar_are_as_those_of_an_element() {
     let f = of("IN dcomplex z");
     let read = |z: &str| {
