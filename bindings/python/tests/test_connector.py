@@ -11,8 +11,9 @@ import threading
 
 import farcall._connector
 import numpy as np
+import pyarrow as pa
 import pytest
-from farcall._connector import addresses, content, formats, network, parts
+from farcall._connector import addresses, arrow, content, formats, network, parts
 from farcall._connector import http as web
 from farcall._connector.errors import RefusedError, SourceError, UnfitError, UnreachableError
 
@@ -257,6 +258,12 @@ def test_a_number_is_what_it_was_in_another_type(values, source, dtype, fits):
         else:
             with pytest.raises(SourceError, match="cannot hold"):
                 formats.held(array, wanted, "one")
+
+
+def test_a_column_can_be_wanted_twice():
+    batch = pa.record_batch({"a": [1, 2], "b": [3, 4]})
+    found = arrow.gathered(batch.schema, [batch], ["b", "a", "b"], "one", entry("https://a.org/"))
+    assert found.tolist() == [[3, 1, 3], [4, 2, 4]]
 
 
 def test_columns_that_no_type_holds_together_are_refused():
