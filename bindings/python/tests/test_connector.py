@@ -5,6 +5,7 @@ import dataclasses
 import http.server
 import io
 import ipaddress
+import pathlib
 import socket
 import sys
 import threading
@@ -258,6 +259,19 @@ def test_a_number_is_what_it_was_in_another_type(values, source, dtype, fits):
         else:
             with pytest.raises(SourceError, match="cannot hold"):
                 formats.held(array, wanted, "one")
+
+
+@pytest.mark.parametrize("size", [1, 1 << 20])
+def test_a_server_without_room_says_so(size):
+    data = content.Content("https://a.org/a.raw", entry("https://a.org/"))
+    data._entry = dataclasses.replace(data._entry, max_bytes=1 << 21)
+    # Each write to this device fails, as on a full disk.
+    data.file = pathlib.Path("/dev/full").open("r+b")  # noqa: SIM115
+    with pytest.raises(SourceError, match=r"no room for the source `.*` in /.*: No space left"):
+        data.add(bytes(size))
+        data.view()
+    with contextlib.suppress(OSError):
+        data.file.close()
 
 
 def test_a_column_can_be_wanted_twice():

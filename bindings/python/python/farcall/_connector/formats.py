@@ -220,10 +220,9 @@ def head_of(file: BinaryIO, source: str) -> tuple[tuple[int, ...], bool, np.dtyp
 
 
 def _read_npy(content: Content) -> Array:
-    source = content.source
-    content.file.seek(0)
-    shape, by_columns, dtype = head_of(content.file, source)
-    offset, count = content.file.tell(), math.prod(shape)
+    source, file = content.source, content.start()
+    shape, by_columns, dtype = head_of(file, source)
+    offset, count = file.tell(), math.prod(shape)
     if offset + count * dtype.itemsize != content.length:
         raise UnfitError(
             f"the source `{source}` has {content.length - offset} bytes of numbers, and its head "
@@ -261,8 +260,7 @@ def _read_table(content: Content, delimiter: str, asked: dict[str, Any]) -> Arra
     source, columns = content.source, asked["columns"]
     dtype = dtype_of(asked) or np.dtype(ELEMENTS[asked["wanted"] or "double"])
     dtype = dtype.newbyteorder("=")
-    content.file.seek(0)
-    text = io.TextIOWrapper(content.file, encoding="utf-8-sig", newline="")
+    text = io.TextIOWrapper(content.start(), encoding="utf-8-sig", newline="")
     try:
         first = next(csv.reader([text.readline()], delimiter=delimiter), [])
         names = [name.strip() for name in first]
