@@ -1,13 +1,21 @@
 """Addresses of sources: which texts are one, which of them an entry allows, and which hosts."""
 
+import contextlib
+import dataclasses
+import http.server
+import io
 import ipaddress
+import pathlib
 import socket
 import sys
+import threading
 
 import farcall._connector
 import numpy as np
+import pyarrow as pa
 import pytest
-from farcall._connector import addresses, content, formats, network
+from farcall._connector import addresses, arrow, content, formats, network, parts
+from farcall._connector import http as web
 from farcall._connector.errors import RefusedError, SourceError, UnfitError, UnreachableError
 
 
@@ -178,6 +186,43 @@ def test_whole_numbers_of_a_table_are_not_rounded_unasked():
     assert table(f"{2**60}\n-{2**53}\n{large}.0\n").tolist() == [2.0**60, -(2.0**53), 2.0**53]
 
 
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("1.5", "int"),
+        ("nan", "long"),
+        ("1e300", "long"),
+        ("300", "char"),
+        ("-1", "unsigned int"),
+        ("5000000000", "int"),
+    ],
+)
+def test_a_number_of_a_table_that_an_integer_cannot_hold_is_refused(text, wanted):
+    with pytest.raises(UnfitError, match=f"could not convert string '{text}'"):
+        table(f"7\n{text}\n", wanted=wanted)
+
+
+def test_a_table_in_text_has_no_complex_numbers():
+    """NumPy would write `%d` of their parts."""
+    asked = {"writes": [2], "columns": None, "wanted": "double", "element": None}
+    formats.check_to_write("csv", asked, "https://a.org/t.csv")
+    for complex_one in {"wanted": "dcomplex"}, {"element": "dcomplex"}:
+        with pytest.raises(UnfitError, match="of real numbers are written as csv"):
+            formats.check_to_write("csv", asked | complex_one, "https://a.org/t.csv")
+
+
+def test_a_column_can_be_called_j():
+    """Python would read it as a complex number."""
+    assert table("J\n1\n2\n").tolist() == [1.0, 2.0]
+    assert table("j,J\n1,2\n", wanted="long", columns=["J"]).tolist() == [2]
+    assert table("1j\n2\n", wanted="dcomplex").tolist() == [1j, 2]
+
+
+def test_an_empty_line_changes_no_shape():
+    for text in "1\n2\n", "\n1\n2\n", "1\n\n2\n":
+        assert table(text).shape == (2,)
+
+
 def test_time_is_bounded():
     deadline = network.Deadline("here", 0.0)
     with pytest.raises(SourceError, match="`here` is too slow"):
@@ -216,9 +261,75 @@ def test_a_number_is_what_it_was_in_another_type(values, source, dtype, fits):
                 formats.held(array, wanted, "one")
 
 
+@pytest.mark.parametrize("size", [1, 1 << 20])
+def test_a_server_without_room_says_so(size):
+    data = content.Content("https://a.org/a.raw", entry("https://a.org/"))
+    data._entry = dataclasses.replace(data._entry, max_bytes=1 << 21)
+    # Each write to this device fails, as on a full disk.
+    data.file = pathlib.Path("/dev/full").open("r+b")  # noqa: SIM115
+    with pytest.raises(SourceError, match=r"no room for the source `.*` in /.*: No space left"):
+        data.add(bytes(size))
+        data.view()
+    with contextlib.suppress(OSError):
+        data.file.close()
+
+
+def test_a_column_can_be_wanted_twice():
+    batch = pa.record_batch({"a": [1, 2], "b": [3, 4]})
+    found = arrow.gathered(batch.schema, [batch], ["b", "a", "b"], "one", entry("https://a.org/"))
+    assert found.tolist() == [[3, 1, 3], [4, 2, 4]]
+
+
 def test_columns_that_no_type_holds_together_are_refused():
     ids, prices = np.array([2**53 + 1, 3]), np.array([0.5, 1.5])
     assert formats.side_by_side([ids], "one").dtype == np.int64
     assert formats.side_by_side([ids[1:], prices[1:]], "one").tolist() == [[3.0, 1.5]]
     with pytest.raises(SourceError, match="int64 that float64 cannot hold"):
         formats.side_by_side([ids, prices], "one")
+
+
+@contextlib.contextmanager
+def broken_web(body, most):
+    """A web server whose connections break off after so many bytes; the ranges that are asked."""
+    asked = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            begin, end = self.headers["Range"].removeprefix("bytes=").split("-")
+            asked.append(f"{begin}-{end}")
+            part = body[int(begin) : int(end) + 1 if end else len(body)]
+            self.send_response(206)
+            self.send_header("ETag", '"1"')
+            last = int(begin) + len(part) - 1
+            self.send_header("Content-Range", f"bytes {begin}-{last}/{len(body)}")
+            self.send_header("Content-Length", str(len(part)))
+            self.end_headers()
+            self.wfile.write(part[:most])
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_port, asked
+        server.shutdown()
+
+
+def test_a_part_that_breaks_off_is_resumed():
+    array = np.arange(30_000.0)
+    file = io.BytesIO()
+    np.save(file, array)
+    with broken_web(file.getvalue(), 70_000) as (port, asked):
+        allowed = entry(f"http://127.0.0.1:{port}/")
+        allowed = dataclasses.replace(allowed, max_bytes=1 << 20, time_limit_s=30.0)
+        address = addresses.parse(f"http://127.0.0.1:{port}/a.npy")
+        for end, ranges in [
+            (30_000, ["0-65535", "80128-", "150128-", "220128-"]),
+            (20_000, ["0-65535", "80128-160127", "150128-160127"]),
+        ]:
+            asked.clear()
+            wanted = {"rows": (10_000, end), "sha256": None, "shape": None}
+            part = parts.Part.of("npy", wanted, str(address))
+            found, version = web.Web(address, [allowed]).read(None, part)
+            assert part.array(found).tolist() == array[10_000:end].tolist()
+            assert (asked, version) == (ranges, '"1"')

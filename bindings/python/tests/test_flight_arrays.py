@@ -1,5 +1,8 @@
 """Columns of record batches as arrays, and arrays as columns (`farcall._flight.arrays`)."""
 
+import types
+
+import farcall
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -86,3 +89,46 @@ def test_an_array_is_filled_with_what_it_holds():
     assert target.tolist() == [[0, 1, 2], [3, 4, 5]]
     arrays.fill("x", target, np.full(6, 1 << 60))
     assert (target == 2.0**60).all()
+
+
+@pytest.mark.parametrize(
+    ("parts", "wanted", "lost"),
+    [
+        (np.array([2**53 + 1, 0]), "c16", "9007199254740993"),
+        (np.array([0, 2**24 + 1], np.int32), "c8", "16777217"),
+        (np.array([0.5, 1e300]), "c8", "1e\\+300"),
+    ],
+)
+def test_complex_numbers_are_not_changed_on_their_way(parts, wanted, lost):
+    pairs = pa.FixedSizeListArray.from_arrays(pa.array(parts), 2)
+    with pytest.raises(ValueError, match=f"argument `z`: complex[0-9]+ cannot hold {lost}"):
+        arrays.array("z", pairs, wanted)
+    near = pa.FixedSizeListArray.from_arrays(pa.array([0.1, np.inf]), 2)
+    assert arrays.array("z", near, "c8").tolist() == [np.complex64(complex(0.1, np.inf))]
+
+
+@pytest.mark.parametrize("values", [[1, 0, -1], [0], []])
+def test_characters_are_small_integers(values):
+    value = np.array(values, np.int8).view("S1")
+    batch = arrays.batch({"c": value})
+    assert batch.schema.types == [pa.int8()]
+    assert batch.column(0).to_pylist() == values
+    target = np.empty(len(values), "S1")
+    arrays.fill("c", target, arrays.array("c", batch.column(0), target.dtype.str))
+    assert target.tobytes() == value.tobytes()
+
+
+def test_a_call_that_fails_with_a_time_limit_is_not_asked_for_ever():
+    asked = []
+
+    def result(timeout=None):
+        asked.append(timeout)
+        if len(asked) > 9:
+            raise AssertionError("the failure of the call was never raised")
+        raise farcall.TimeoutError("the arguments stalled")
+
+    future = types.SimpleNamespace(result=result, done=lambda: True)
+    function = types.SimpleNamespace(call_async=lambda: future)
+    own = types.SimpleNamespace(_arguments=lambda *_: {}, _seconds=60.0)
+    with pytest.raises(farcall.TimeoutError, match="the arguments stalled"):
+        gateway.Gateway._call(own, None, None, function, {}, None)

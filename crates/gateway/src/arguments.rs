@@ -244,7 +244,8 @@ impl<'de> Visitor<'de> for Members<'_> {
             let known = self.0.param(&name);
             let known = known.filter(|index| self.0.params[*index].is_passed());
             let index = known.ok_or_else(|| de::Error::custom(unknown(self.0, &name)))?;
-            let value = map.next_value_seed(Argument(&self.0.params[index]))?;
+            let value = map.next_value_seed(Argument(&self.0.params[index]));
+            let value = value.map_err(|error| named(&name, error))?;
             if values.insert(index, value).is_some() {
                 return Err(de::Error::custom(format!(
                     "argument `{name}` is given twice"
@@ -252,6 +253,16 @@ impl<'de> Visitor<'de> for Members<'_> {
             }
         }
         Ok(values)
+    }
+}
+
+/// An error that says which argument it is about.
+fn named<E: de::Error>(name: &str, error: E) -> E {
+    let text = error.to_string();
+    let argument = format!("argument `{name}`");
+    match text.contains(&argument) {
+        true => error,
+        false => E::custom(format!("{argument}: {text}")),
     }
 }
 
@@ -347,10 +358,31 @@ impl<'de> Visitor<'de> for Plain<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Scalar, A::Error> {
-        let parts = (list.next_element()?, list.next_element()?);
-        match (parts, list.next_element::<f64>()?) {
-            ((Some(re), Some(im)), None) => Ok(Scalar::Complex { re, im }),
+        let mut part = || list.next_element_seed(Part(self.0));
+        match (part()?, part()?, part()?) {
+            (Some(re), Some(im), None) => Ok(Scalar::Complex { re, im }),
             _ => Err(de::Error::invalid_type(de::Unexpected::Seq, &self)),
+        }
+    }
+}
+
+/// The real or the imaginary part of a scalar.
+struct Part<'p>(&'p Param);
+
+impl<'de> DeserializeSeed<'de> for Part<'_> {
+    type Value = f64;
+
+    fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<f64, D::Error> {
+        let Part(param) = self;
+        let bits = param.ty.precision().unwrap_or(f64::MANTISSA_DIGITS);
+        match input.deserialize_any(Plain(param))? {
+            Scalar::Int(value) if is_exact(value.unsigned_abs(), bits) => Ok(value as f64),
+            Scalar::Float(value) => Ok(value),
+            other => Err(de::Error::custom(format!(
+                "argument `{}`: {other} is not a part of a number of type {}",
+                param.name,
+                param.ty.name()
+            ))),
         }
     }
 }

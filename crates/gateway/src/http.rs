@@ -3,12 +3,13 @@
 //! refuses takes no room from callers.
 
 use crate::arguments::carried;
+use crate::body::{self, SENDING, pass_over};
 use crate::call::{Done, Slot, Waiter, Wanted};
 use crate::failure::Failure;
 use crate::openapi::{describe, openapi};
 use crate::users::{self, Caller, Door, Guest, Users};
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
@@ -35,8 +36,6 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// Longest time until a request has its headers.
 pub(crate) const ASKING: Duration = Duration::from_secs(10);
-/// Longest time until a request has its body.
-const SENDING: Duration = Duration::from_secs(60);
 /// Time for which a connection takes further requests.
 pub(crate) const KEEPING: Duration = Duration::from_secs(60);
 /// Time after which idle users are forgotten.
@@ -528,11 +527,21 @@ async fn call(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Failure> {
-    let Query(form) = form.map_err(|error| Failure::bad(error.body_text()))?;
-    check_type(&headers)?;
-    let (guest, place) = enter(&shared, &headers).await?;
-    let body = receive(&shared, &headers, body).await?;
+    let mut body = body.into_data_stream();
+    let entered = async {
+        let Query(form) = form.map_err(|error| Failure::bad(error.body_text()))?;
+        check_type(&headers)?;
+        Ok((form, enter(&shared, &headers).await?))
+    };
+    let (form, (guest, place)) = match entered.await {
+        Ok(entered) => entered,
+        Err(failure) => {
+            pass_over(&headers, &mut body).await;
+            return Err(failure);
+        }
+    };
     let limits = shared.limits;
+    let body = body::receive(limits.bytes, &headers, body).await?;
     let wanted = Wanted {
         guest,
         name,
@@ -601,36 +610,5 @@ pub(crate) fn check_type(headers: &HeaderMap) -> Result<(), Failure> {
     }
 }
 
-/// Reads the body, within the bounds.
-async fn receive(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Failure> {
-    let most = shared.limits.bytes;
-    let too_large = || {
-        let text = format!(
-            "the request is larger than {most} bytes, which this gateway allows; use a client of \
-             Farcall"
-        );
-        Failure::new(StatusCode::PAYLOAD_TOO_LARGE, "TooLarge", text)
-    };
-    let length = headers.get(header::CONTENT_LENGTH);
-    let length = length.and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if length.is_some_and(|length| length > most) {
-        return Err(too_large());
-    }
-    let limit = usize::try_from(most).unwrap_or(usize::MAX);
-    match timeout(SENDING, to_bytes(body, limit)).await {
-        Ok(Ok(body)) => Ok(body.into()),
-        Ok(Err(error)) => {
-            let source = std::error::Error::source(&error);
-            let is_long = source.is_some_and(|source| source.to_string().contains("length limit"));
-            match is_long {
-                true => Err(too_large()),
-                false => Err(Failure::bad(format!("the body ended early: {error}"))),
-            }
-        }
-        Err(_) => {
-            let seconds = SENDING.as_secs();
-            let text = format!("the body did not arrive within {seconds} s");
-            Err(Failure::new(StatusCode::REQUEST_TIMEOUT, "Stalled", text))
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@
 //! keeps nothing of a call.
 
 mod arguments;
+mod body;
 mod call;
 mod failure;
 mod http;

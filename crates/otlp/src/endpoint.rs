@@ -97,13 +97,28 @@ impl Endpoint {
         let headers = variable("OTEL_EXPORTER_OTLP_HEADERS").unwrap_or_default();
         let headers = headers.split(',').filter_map(|header| {
             let (name, value) = header.split_once('=')?;
-            Some((name.trim().to_owned(), value.trim().to_owned()))
+            Some((decoded(name.trim()), decoded(value.trim())))
         });
         Ok(Some(Endpoint {
             headers: headers.collect(),
             ..endpoint
         }))
     }
+}
+
+/// A text whose special characters are written as `%20`, as in W3C Baggage.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let digits = after.get(..2).filter(|_| *first == b'%');
+        let digits = digits.filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        let digits = digits.and_then(|digits| str::from_utf8(digits).ok());
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]
@@ -131,6 +146,24 @@ mod tests {
         let [one, two] = [("a", "b"), ("c", "d=e")].map(|(a, b)| (a.to_owned(), b.to_owned()));
         assert_eq!(found.headers, [one, two]);
         assert_eq!(of(&[base, ("OTEL_SDK_DISABLED", "TRUE")]), Ok(None));
+    }
+
+    #[test]
+    fn special_characters_of_headers_are_written_with_escapes() {
+        let base = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a:1");
+        for (written, value) in [
+            ("Basic%20dXNlcjpz%3D%3d", "Basic dXNlcjpz=="),
+            ("a%2Cb", "a,b"),
+            ("%C3%A4", "\u{e4}"),
+            ("100%", "100%"),
+            ("%2", "%2"),
+            ("%+f%zz%\u{e4}", "%+f%zz%\u{e4}"),
+        ] {
+            let header = format!("Authorization={written}");
+            let found = of(&[base, ("OTEL_EXPORTER_OTLP_HEADERS", &header)]);
+            let headers = found.unwrap().unwrap().headers;
+            assert_eq!(headers, [("Authorization".to_owned(), value.to_owned())]);
+        }
     }
 
     #[test]

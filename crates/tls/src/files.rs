@@ -25,6 +25,12 @@ pub enum FileError {
     /// A file contains no certificate.
     #[error("{}: the file has no certificate; expected PEM with BEGIN CERTIFICATE", .0.display())]
     NoCertificate(PathBuf),
+    /// A file contains no list of revoked certificates.
+    #[error(
+        "{}: the file has no list of revoked certificates; expected PEM with BEGIN X509 CRL \
+         (`openssl crl -inform DER` makes it of a list in DER)", .0.display()
+    )]
+    NoList(PathBuf),
     /// The contents of a file cannot be used.
     #[error("{}: {reason}", path.display())]
     Unusable {
@@ -131,7 +137,7 @@ impl IdentityFiles {
                 if let Some(path) = &self.revoked {
                     // A list speaks of one authority only.
                     verifier = verifier
-                        .with_crls(items::<CertificateRevocationListDer<'static>>(path)?)
+                        .with_crls(revocations(path)?)
                         .only_check_end_entity_revocation()
                         .allow_unknown_revocation_status();
                 }
@@ -193,6 +199,15 @@ fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, FileError> {
     match certificates.is_empty() {
         true => Err(FileError::NoCertificate(path.to_path_buf())),
         false => Ok(certificates),
+    }
+}
+
+/// Lists of revoked certificates. Without any, those that are revoked would be accepted.
+fn revocations(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, FileError> {
+    let lists: Vec<CertificateRevocationListDer<'static>> = items(path)?;
+    match lists.is_empty() {
+        true => Err(FileError::NoList(path.to_path_buf())),
+        false => Ok(lists),
     }
 }
 

@@ -273,11 +273,20 @@ fn a_revoked_certificate_is_refused_after_the_files_are_read_again() {
     let [alice, bob] = names(&identity);
     assert!(alice.contains("Revoked"), "{alice}");
     assert_eq!(bob, "bob");
-    // A list that cannot be read changes nothing.
-    std::fs::write(authority.path("revoked.pem"), "no list").unwrap();
-    std::fs::remove_file(&certificate).unwrap();
-    assert!(identity.reload(&files).is_err());
-    assert_eq!(names(&identity)[1], "bob");
+    // A file without a list changes nothing: an empty one, a list in DER, or a certificate.
+    let der = b"0\x82\x01\x02 a list in DER".to_vec();
+    for contents in [Vec::new(), der, std::fs::read(&roots).unwrap()] {
+        std::fs::write(authority.path("revoked.pem"), contents).unwrap();
+        let error = identity.reload(&files).unwrap_err().to_string();
+        assert!(
+            error.contains("revoked.pem: the file has no list"),
+            "{error}"
+        );
+        assert!(Identity::load(&files).is_err());
+        let [alice, bob] = names(&identity);
+        assert!(alice.contains("Revoked"), "{alice}");
+        assert_eq!(bob, "bob");
+    }
 }
 
 #[test]

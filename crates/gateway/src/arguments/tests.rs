@@ -160,6 +160,69 @@ fn a_large_whole_number_keeps_its_digits_or_is_refused() {
 }
 
 #[test]
+fn a_decimal_number_becomes_the_nearest_one() {
+    let f = of("IN double x, IN double a[1]");
+    for text in ["0.9452706955539223", "0.38120423768821243", "1.7e-308"] {
+        let value: f64 = text.parse().unwrap();
+        let body = format!(r#"{{"x": {text}, "a": [{text}]}}"#);
+        let arguments = Arguments::read(&f, body.as_bytes()).unwrap();
+        assert_eq!(arguments.scalars[0], Some(Scalar::Float(value)));
+        assert_eq!(doubles(&arguments.arrays[&1]), [value]);
+    }
+}
+
+#[test]
+fn every_error_names_its_argument_once() {
+    let f = of("IN double x, IN int a[1], IN double b[1]");
+    for (name, value) in [
+        ("a", "[1.5]"),
+        ("a", "[\"one\"]"),
+        ("a", "[[1], 2]"),
+        ("a", "[1e400]"),
+        ("a", r#"{"shape": "one", "values": [1]}"#),
+        ("a", r#"{"shape": [1], "dtype": "<i4", "data": "%"}"#),
+        ("b", "[9007199254740993]"),
+        ("x", "null"),
+        ("x", "9007199254740993"),
+    ] {
+        let text = format!(r#"{{"{name}": {value}}}"#);
+        let error = Arguments::read(&f, text.as_bytes())
+            .unwrap_err()
+            .to_string();
+        let named = error.matches(&format!("argument `{name}`")).count();
+        assert_eq!(named, 1, "{value}: {error}");
+        assert_eq!(
+            error.matches(" at line 1 column ").count(),
+            1,
+            "{value}: {error}"
+        );
+    }
+}
+
+#[test]
+fn the_parts_of_a_complex_scalar_are_as_those_of_an_element() {
+    let f = of("IN dcomplex z");
+    let read = |z: &str| {
+        let arguments = Arguments::read(&f, format!(r#"{{"z": {z}}}"#).as_bytes());
+        arguments.map(|arguments| arguments.scalars[0].clone())
+    };
+    let re = f64::INFINITY;
+    let infinite = Scalar::Complex { re, im: 2.0 };
+    assert_eq!(read(r#"["Infinity", 2]"#), Ok(Some(infinite)));
+    for z in [
+        "[9007199254740993, 0]",
+        "[0, 18446744073709551615]",
+        r#"["1", 0]"#,
+        "[[1, 2], 0]",
+        "[1]",
+        "[1, 2, 3]",
+    ] {
+        let error = read(z).unwrap_err().to_string();
+        assert!(error.contains("argument `z`"), "{z}: {error}");
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_said() {
     let gesv = interface(GESV);
     let good = json!({ "n": 1, "nrhs": 1, "a": [[4]], "lda": 1, "b": [[2]], "ldb": 1 });

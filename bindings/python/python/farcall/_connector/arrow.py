@@ -56,12 +56,14 @@ def gathered(
 ) -> Array:
     """The columns of batches, as they come, side by side."""
     names = _picked(schema, columns, source)
+    # A column can be wanted twice.
+    once = list(dict.fromkeys(names))
     rows, kept = 0, []
     for batch in batches:
         rows += batch.num_rows
         _bound(rows, schema, names, source, entry)
-        kept.append(batch.select(names))
-    picked = pa.schema([schema.field(name) for name in names])
+        kept.append(batch.select(once))
+    picked = pa.schema([schema.field(name) for name in once])
     return _side_by_side(pa.Table.from_batches(kept, picked), names, source)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import mmap
 import tempfile
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from .errors import TooLargeError, UnreachableError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import BinaryIO
 
     from .addresses import Entry
@@ -44,7 +46,8 @@ class Content:
     def add(self, piece: bytes) -> None:
         """Adds a piece."""
         self.expect(self.length + len(piece))
-        self.file.write(piece)
+        with self._stored():
+            self.file.write(piece)
         self.length += len(piece)
         for known in self._sums.values():
             known.update(piece)
@@ -53,6 +56,24 @@ class Content:
         """Adds a piece, as a file would."""
         self.add(bytes(piece))
         return len(piece)
+
+    def start(self) -> BinaryIO:
+        """The file, at its beginning."""
+        with self._stored():
+            self.file.flush()
+        self.file.seek(0)
+        return self.file
+
+    @contextlib.contextmanager
+    def _stored(self) -> Iterator[None]:
+        """Says that the server has no room, and not that the source cannot be read."""
+        try:
+            yield
+        except OSError as error:
+            raise TooLargeError(
+                f"the server has no room for the source `{self.source}` in "
+                f"{tempfile.gettempdir()}: {error.strerror or error}"
+            ) from None
 
     def digest(self, algorithm: str) -> bytes:
         """The checksum of all bytes."""
@@ -71,5 +92,5 @@ class Content:
         """All bytes."""
         if self.length == 0:
             return memoryview(b"")
-        self.file.flush()
+        self.start()
         return memoryview(mmap.mmap(self.file.fileno(), 0, access=mmap.ACCESS_READ))

@@ -101,7 +101,8 @@ def check_to_write(kind: str, asked: dict[str, Any], address: str) -> None:
     shape, names = asked["writes"], asked["columns"]
     if kind in ("csv", "tsv"):
         count = shape[1] if len(shape) == 2 else 1
-        if len(shape) not in (1, 2) or "complex" in asked["wanted"]:
+        is_complex = "complex" in asked["wanted"] or "complex" in (asked["element"] or "")
+        if len(shape) not in (1, 2) or is_complex:
             raise UnfitError(
                 f"the array for `{address}` is no table: only vectors and matrices of real numbers "
                 f"are written as {kind}"
@@ -219,10 +220,9 @@ def head_of(file: BinaryIO, source: str) -> tuple[tuple[int, ...], bool, np.dtyp
 
 
 def _read_npy(content: Content) -> Array:
-    source = content.source
-    content.file.seek(0)
-    shape, by_columns, dtype = head_of(content.file, source)
-    offset, count = content.file.tell(), math.prod(shape)
+    source, file = content.source, content.start()
+    shape, by_columns, dtype = head_of(file, source)
+    offset, count = file.tell(), math.prod(shape)
     if offset + count * dtype.itemsize != content.length:
         raise UnfitError(
             f"the source `{source}` has {content.length - offset} bytes of numbers, and its head "
@@ -258,13 +258,15 @@ def _read_raw(content: Content, asked: dict[str, Any]) -> Array:
 def _read_table(content: Content, delimiter: str, asked: dict[str, Any]) -> Array:
     """Numbers of a table in text. A first line that has no numbers has the names of columns."""
     source, columns = content.source, asked["columns"]
-    content.file.seek(0)
-    text = io.TextIOWrapper(content.file, encoding="utf-8-sig", newline="")
+    dtype = dtype_of(asked) or np.dtype(ELEMENTS[asked["wanted"] or "double"])
+    dtype = dtype.newbyteorder("=")
+    text = io.TextIOWrapper(content.start(), encoding="utf-8-sig", newline="")
     try:
         first = next(csv.reader([text.readline()], delimiter=delimiter), [])
         names = [name.strip() for name in first]
         # An empty field is a number that is missing, unless others are names.
-        has_names = any(name and not _is_number(name) for name in names)
+        number = complex if dtype.kind == "c" else float
+        has_names = any(name and not _is_number(name, number) for name in names)
         picked = None
         if columns is not None:
             absent = [name for name in columns if names.count(name) != 1 or not has_names]
@@ -274,12 +276,12 @@ def _read_table(content: Content, delimiter: str, asked: dict[str, Any]) -> Arra
                 raise UnfitError(f"the source `{source}` has {said}")
             picked = [names.index(name) for name in columns]
         text.seek(0)
-        dtype = dtype_of(asked) or np.dtype(ELEMENTS[asked["wanted"] or "double"])
-        dtype = dtype.newbyteorder("=")
         # NumPy would make an infinity of a number that is too large for 32 bits.
         wide = {"f": np.dtype("f8"), "c": np.dtype("c16")}.get(dtype.kind, dtype)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            # Versions before 2.4 warn of a number that an integer cannot hold, and change it.
+            warnings.simplefilter("error", DeprecationWarning)
             table = np.loadtxt(
                 text,
                 dtype=wide,
@@ -303,10 +305,9 @@ def _read_table(content: Content, delimiter: str, asked: dict[str, Any]) -> Arra
     finally:
         text.detach()
     table = held(table, dtype, source)
-    count = len(names) if picked is None else len(picked)
     if table.size == 0:
-        table = np.empty((0, count), table.dtype)
-    return table[:, 0] if count == 1 else table
+        table = np.empty((0, len(names) if picked is None else len(picked)), table.dtype)
+    return table[:, 0] if table.shape[1] == 1 else table
 
 
 def _check_whole(
@@ -333,9 +334,9 @@ def _check_whole(
                 )
 
 
-def _is_number(word: str) -> bool:
+def _is_number(word: str, number: type[float | complex]) -> bool:
     try:
-        complex(word)
+        number(word)
     except ValueError:
         return False
     return True

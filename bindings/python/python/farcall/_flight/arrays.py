@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from .._arrays import inexact
+from .._arrays import inexact, overflowing
 
 Array = npt.NDArray[Any]
 
@@ -59,13 +59,18 @@ def _complex(name: str, parts: Array, wanted: np.dtype[Any]) -> Array:
         raise ValueError(
             f"argument `{name}`: complex numbers are pairs, with the last axis fastest"
         )
-    real = np.float32 if wanted == np.complex64 else np.float64
+    real = np.dtype(np.float32 if wanted == np.complex64 else np.float64)
+    narrower = parts.dtype.kind == "f" and real.itemsize < parts.itemsize
+    lost = inexact(parts, real) or (overflowing(parts, real) if narrower else None)
+    if lost:
+        raise ValueError(f"argument `{name}`: {wanted} cannot hold {lost}")
     found = parts.astype(real, copy=False).view(wanted)
     return found[..., 0] if parts.ndim > 1 and parts.shape[-1] == 2 else found
 
 
 def fill(name: str, target: Array, given: Array) -> None:
     """Copies an array into one that must hold its numbers. A vector can have all elements."""
+    target = _numbers(target)
     if given.ndim == 1:
         fits = given.size == target.size
     else:
@@ -93,10 +98,17 @@ def _is_vector(value: Any) -> bool:
     return isinstance(value, list) or value.ndim == 1
 
 
+def _numbers(value: Array) -> Array:
+    """Characters as the small integers that they are in C; Arrow would end them at a NUL."""
+    return value.view(np.int8) if value.dtype == np.dtype("S1") else value
+
+
 def _reals(value: Any) -> Any:
-    """Complex numbers as pairs of reals."""
-    if isinstance(value, list) or value.dtype.kind != "c":
+    """Complex numbers as pairs of reals, and characters as integers."""
+    if isinstance(value, list):
         return value
+    if value.dtype.kind != "c":
+        return _numbers(value)
     value = np.ascontiguousarray(value)
     real = np.float32 if value.dtype == np.complex64 else np.float64
     return value.view(real).reshape(*value.shape, 2)

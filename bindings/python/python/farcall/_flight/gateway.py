@@ -106,7 +106,7 @@ def _field(parameter: Parameter) -> Any:
     elif dtype.kind == "c":
         kind = pa.list_(pa.float32() if dtype == np.complex64 else pa.float64(), 2)
     else:
-        kind = pa.from_numpy_dtype(dtype)
+        kind = pa.int8() if dtype.kind == "S" else pa.from_numpy_dtype(dtype)
     return pa.field(parameter.name, kind, metadata={"shape": ", ".join(parameter.shape)})
 
 
@@ -199,7 +199,9 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]
                 results = future.result(timeout=max(wait, 1e-3))
                 break
             if future.done():
-                continue
+                # The call itself may have failed by a time limit.
+                results = future.result()
+                break
             if context.is_cancelled():
                 future.cancel()
                 raise flight.FlightCancelledError("the caller has gone; the call was given up")

@@ -10,7 +10,7 @@ import keyword
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ from . import arrays
 
 # Most functions of a module.
 _MOST = 1000
+# What a module has beside its functions.
+_OWN = ("farcall", "service", "Service")
 # The types of the interface language, by those of Arrow.
 _TYPES = {
     pa.int8(): "char",
@@ -135,14 +137,20 @@ def write(settings: Mapping[str, Any]) -> int:
         written = [_exchange(text) for text in settings["exchange"]]
         if not written:
             options = service._options()
+            names = set()
             for found in service._client.list_flights(options=options):
                 function = _flight(found)
-                if function is None:
+                name = _name(function)
+                if function is None or name in names:
                     shown = found.descriptor.command or found.descriptor.path
-                    sys.stderr.write(f"left out {shown!r}: its size or a type is not known\n")
+                    why = "its size or a type is not known"
+                    if function is not None:
+                        why = f"another flight is the function {name}"
+                    sys.stderr.write(f"left out {shown!r}: {why}\n")
                     continue
+                names.add(name)
                 written.append(function)
-                if len(written) == _MOST:
+                if len(names) == _MOST:
                     break
     except (pa.ArrowException, flight.FlightError, ValueError) as error:
         sys.stderr.write(f"error: {settings['from']}: {error}\n")
@@ -178,8 +186,8 @@ def _flight(found: Any) -> str | None:
     path = [part.decode(errors="replace") for part in found.descriptor.path or []]
     name = _identifier("_".join(path) or found.descriptor.command.decode(errors="replace"))
     params = [
-        f"OUT {kind} {_identifier(column)}[{found.total_records}]"
-        for column, kind in columns.items()
+        f"OUT {kind} {column}[{found.total_records}]"
+        for column, kind in zip(_distinct(columns), columns.values(), strict=True)
     ]
     return _function(
         f"{name}({', '.join(params)})",
@@ -221,10 +229,31 @@ def _parameter(text: str) -> tuple[str, str, bool]:
 
 def _identifier(text: str) -> str:
     name = re.sub(r"\W", "_", text, flags=re.ASCII).strip("_") or "data"
-    return f"_{name}" if name[0].isdigit() or keyword.iskeyword(name) else name
+    return f"_{name}" if name[0].isdigit() or _is_taken(name) else name
+
+
+def _distinct(texts: Iterable[str]) -> list[str]:
+    """Identifiers that differ."""
+    names: list[str] = []
+    for text in texts:
+        name = _identifier(text)
+        while name in names:
+            name += "_"
+        names.append(name)
+    return names
+
+
+def _is_taken(name: str) -> bool:
+    """Whether Python or the module has a word of this name."""
+    return keyword.iskeyword(name) or name in _OWN
+
+
+def _name(function: str | None) -> str:
+    """The name of a function that is written."""
+    return "" if function is None else re.findall(r"^def (\w+)", function, re.MULTILINE)[0]
 
 
 def _function(interface: str, name: str, taken: Sequence[str], call: str) -> str:
-    if any(keyword.iskeyword(one) for one in (name, *taken)):
-        raise ValueError(f"`{interface}`: Python has a word of this name")
+    if any(map(_is_taken, (name, *taken))):
+        raise ValueError(f"`{interface}`: Python, or the module itself, has a word of this name")
     return f"@farcall.library({interface!r})\ndef {name}({', '.join(taken)}):\n    return {call}\n"

@@ -1,0 +1,56 @@
+"""The module that `farcall gateway flight --from` prints (`farcall._flight.service`)."""
+
+import types
+
+import pyarrow as pa
+import pytest
+from farcall._flight import service
+from pyarrow import flight
+
+
+def info(path, *columns):
+    """A flight of three rows."""
+    schema = pa.schema([pa.field(column, pa.float64()) for column in columns])
+    return flight.FlightInfo(schema, flight.FlightDescriptor.for_path(*path), [], 3, -1)
+
+
+def written(monkeypatch, capsys, *flights, exchange=()):
+    """The module for a service with these flights, and what was said beside it."""
+
+    def options(self):
+        self._client = types.SimpleNamespace(list_flights=lambda **_: iter(flights))
+
+    monkeypatch.setattr(service.Service, "_options", options)
+    status = service.write({"from": "grpc://node7:8815", "exchange": exchange})
+    said = capsys.readouterr()
+    return status, said.out, said.err
+
+
+def test_names_of_flights_do_not_hide_each_other(monkeypatch, capsys):
+    flights = [
+        info(["a", "b"], "x"),
+        info(["a_b"], "x"),
+        info(["service"], "x"),
+        info(["farcall"], "x y", "x_y"),
+    ]
+    status, module, said = written(monkeypatch, capsys, *flights)
+    assert status == 0
+    assert said == "left out [b'a_b']: another flight is the function a_b\n"
+    defined = {}
+    library = types.SimpleNamespace(library=lambda interface: lambda _: interface)
+    head, mark, functions = module.partition("service = Service")
+    assert "import farcall" in head
+    exec(mark + functions, {"farcall": library, "Service": service.Service}, defined)
+    assert isinstance(defined.pop("service"), service.Service)
+    assert defined == {
+        "a_b": "a_b(OUT double x[3])",
+        "_service": "_service(OUT double x[3])",
+        "_farcall": "_farcall(OUT double x_y[3], OUT double x_y_[3])",
+    }
+
+
+@pytest.mark.parametrize("interface", ["f(IN int service)", "farcall(IN int n)", "f(IN int if)"])
+def test_an_exchange_whose_names_are_taken_is_an_error(monkeypatch, capsys, interface):
+    status, _, said = written(monkeypatch, capsys, exchange=[interface])
+    assert status == 1
+    assert f"`{interface}`: Python, or the module itself, has a word of this name" in said

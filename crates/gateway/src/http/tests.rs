@@ -1,0 +1,37 @@
+//! A gateway whose server is not there, over real sockets.
+
+use super::*;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+#[test]
+fn who_sends_all_before_it_reads_sees_why_it_was_refused() {
+    let gateway = Gateway::bind(Config {
+        listen: ([127, 0, 0, 1], 0).into(),
+        server: "farcall://127.0.0.1:1".to_owned(),
+        own_identity: false,
+        origins: Vec::new(),
+        tls: None,
+        plain: false,
+        limits: Limits::default(),
+    });
+    let gateway = gateway.unwrap();
+    let address = gateway.address;
+    std::thread::spawn(move || gateway.run());
+    let mut stream = TcpStream::connect(address).unwrap();
+    let body = vec![b' '; 32 << 20];
+    let head = format!(
+        "POST /v1/call/f HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(&body).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+    assert!(
+        answer.contains("cannot connect to farcall://127.0.0.1:1"),
+        "{answer}"
+    );
+}
