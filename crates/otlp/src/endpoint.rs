@@ -1,6 +1,7 @@
 //! Where spans go: the address of a collector, from a configuration or from OpenTelemetry's
 //! variables of the environment. An address that `exporter` gets can be used.
 
+use percent_encoding::percent_decode_str;
 use std::str::FromStr;
 
 /// The path at which a collector takes traces.
@@ -108,17 +109,7 @@ impl Endpoint {
 
 /// A text whose special characters are written as `%20`, as in W3C Baggage.
 fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let digits = after.get(..2).filter(|_| *first == b'%');
-        let digits = digits.filter(|digits| digits.iter().all(u8::is_ascii_hexdigit));
-        let digits = digits.and_then(|digits| str::from_utf8(digits).ok());
-        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(byte.unwrap_or(*first));
-        rest = if byte.is_some() { &after[2..] } else { after };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 #[cfg(test)]
