@@ -87,15 +87,7 @@ impl Source {
 
     /// The source as a connector needs it.
     fn entry(&self) -> io::Result<Entry> {
-        let text = |path: &Option<PathBuf>| {
-            let read = |path: &PathBuf| {
-                let text = std::fs::read_to_string(path);
-                text.map_err(|error| {
-                    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-                })
-            };
-            path.as_ref().map(read).transpose()
-        };
+        let text = |path: &Option<PathBuf>| path.as_deref().map(read_text).transpose();
         let word = |path| Ok::<_, io::Error>(text(path)?.map(|text| text.trim_end().to_string()));
         Ok(Entry {
             address: self.address.clone(),
@@ -111,6 +103,19 @@ impl Source {
             time_limit_s: self.time_limit_s,
         })
     }
+}
+
+/// The text of a file, which must have one: without certificates, for example, a connector would
+/// accept those of all authorities that its machine knows.
+fn read_text(path: &Path) -> io::Result<String> {
+    let text = std::fs::read_to_string(path).and_then(|text| match text.trim().is_empty() {
+        true => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the file is empty",
+        )),
+        false => Ok(text),
+    });
+    text.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
 /// A source with its credentials.
@@ -386,5 +391,26 @@ pub(crate) fn pass(
             memories.put(key, refused.0.object);
             false
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_file_has_no_credentials() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("authority.pem");
+        for text in ["", " \n"] {
+            std::fs::write(&path, text).unwrap();
+            let error = read_text(&path).unwrap_err().to_string();
+            assert!(
+                error.ends_with("authority.pem: the file is empty"),
+                "{error}"
+            );
+        }
+        std::fs::write(&path, "s3cret\n").unwrap();
+        assert_eq!(read_text(&path).unwrap(), "s3cret\n");
     }
 }

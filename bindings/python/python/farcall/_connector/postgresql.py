@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -95,7 +96,7 @@ async def _ask(
             port=address.port,
             user=entry.user,
             password=entry.password or "",
-            database=address.path.removeprefix("/"),
+            database=unquote(address.path.removeprefix("/")),
             ssl=_tls(address, entry),
             timeout=left,
             statement_cache_size=0,
