@@ -144,3 +144,23 @@ def test_matrices_of_c_functions_are_as_r_has_them(start, library, tmp_path):
     """
     ran = rscript(library, text, server.address)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_an_error_keeps_its_class_when_r_collects_garbage(start, library, tmp_path):
+    """The collector ends the call that could not start, and no call of that number is known."""
+    idl = tmp_path / "file.idl"
+    idl.write_text("Module file;\nDefine f(IN filename text) { (void)text; }\n")
+    server = start(idl, options=["--allow-code"])
+    text = """
+    library(farcall)
+    guarded <- farcall:::.guarded
+    handler <- as.list(body(guarded)[[2]]$simpleError[[3]])
+    collects <- as.call(append(handler, quote(gc(full = TRUE)), 1))
+    body(guarded)[[2]]$simpleError[[3]] <- collects
+    assignInNamespace(".guarded", guarded, "farcall")
+    server <- farcall_connect(commandArgs(TRUE)[1])
+    said <- tryCatch(server$f("/no/such/file"), farcall_error = class)
+    stopifnot(said[1] == "farcall_argument")
+    """
+    ran = rscript(library, text, server.address)
+    assert ran.returncode == 0, ran.stderr
