@@ -188,15 +188,8 @@ class Web:
         content.expect(whole or 0)
         promised = _sums(answer)
         self._take(answer, content, whole)
-        tries = 0
-        while whole is not None and content.length < whole:
-            tries += 1
-            if tag is None or tries > _MOST_RESUMED:
-                raise UnreachableError(
-                    f"the source `{self.address}` ended after {content.length} of {whole} bytes; "
-                    f"try again"
-                )
-            self._go_on(content, tag, whole, (0, whole))
+        if whole is not None:
+            self._resume(content, tag, whole, (0, whole))
         for algorithm, digest in promised:
             content.check(algorithm, digest)
         return content, tag
@@ -221,13 +214,22 @@ class Web:
         content.part = part
         content.expect(count)
         content.add(bytes(head.view()[offset : offset + count]))
-        self._go_on(content, tag, whole, (offset, offset + count))
-        if content.length < count:
-            raise UnreachableError(
-                f"the source `{self.address}` ended after {content.length} of {count} bytes; "
-                f"try again"
-            )
+        self._resume(content, tag, whole, (offset, offset + count))
         return content, tag
+
+    def _resume(
+        self, content: Content, tag: str | None, whole: int, wanted: tuple[int, int]
+    ) -> None:
+        """Asks for what has not come yet. A connection that breaks off leaves some of it."""
+        count, tries = wanted[1] - wanted[0], 0
+        while content.length < count:
+            tries += 1
+            if tag is None or tries > _MOST_RESUMED:
+                raise UnreachableError(
+                    f"the source `{self.address}` ended after {content.length} of {count} bytes; "
+                    f"try again"
+                )
+            self._go_on(content, tag, whole, wanted)
 
     def _take(self, answer: Answer, content: Content, whole: int | None) -> None:
         """Takes what comes. A connection that ends early may be resumed."""
