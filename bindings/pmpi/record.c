@@ -13,8 +13,9 @@
  * the messages of a textbook algorithm instead, which the comment of each function names.
  *
  * Not recorded: one-sided and persistent communication, nonblocking and neighbourhood collectives,
- * intercommunicators, messages by concurrent threads, and Fortran bindings that do not call the C
- * ones. The recorder reports the first use of the usual ones of these.
+ * intercommunicators, messages by concurrent threads, receives whose request is freed, and Fortran
+ * bindings that do not call the C ones. The recorder reports the first use of the usual ones of
+ * these.
  *
  * A tag consists of bit 31 for a collective, 11 bits for the communicator, and 20 bits for the
  * program's tag or the number of the collective. So messages of different communicators never
@@ -381,19 +382,41 @@ static void add_request(MPI_Request handle, enum kind kind, long label, MPI_Comm
     requests[request_count++] = (struct request){handle, kind, label, comm, bytes};
 }
 
-/* Records that the request `handle` is complete. The call may have changed the handle itself. */
-static void complete(MPI_Request handle, const MPI_Status *status) {
+/* Takes the request `handle` out of those in progress; 0 if it is not among them. */
+static int take(MPI_Request handle, struct request *taken) {
     for (size_t i = 0; i < request_count; i++) {
         if (requests[i].handle != handle)
             continue;
-        struct request done = requests[i];
+        *taken = requests[i];
         requests[i] = requests[--request_count];
-        if (done.kind == SEND)
-            join(done.label);
-        else
-            record_received(status, done.comm, done.bytes, done.label);
+        return 1;
+    }
+    return 0;
+}
+
+/* Records that the request `handle` is complete. The call may have changed the handle itself. */
+static void complete(MPI_Request handle, const MPI_Status *status) {
+    struct request done;
+    int is_cancelled = 0;
+    if (!take(handle, &done))
+        return;
+    if (done.kind == SEND) {
+        join(done.label);
         return;
     }
+    PMPI_Test_cancelled(status, &is_cancelled);
+    if (!is_cancelled)
+        record_received(status, done.comm, done.bytes, done.label);
+}
+
+/* Forgets the request `handle`, whose completion nobody is told. The library may give its handle to
+ * another request. */
+static void forget(MPI_Request handle) {
+    static int told;
+    struct request freed;
+    if (take(handle, &freed) && freed.kind == RECEIVE && !told++)
+        fprintf(stderr, "farcall record: rank %d: receives that are freed are not recorded\n",
+                world_rank);
 }
 
 static void record_begun_send(int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
@@ -436,6 +459,8 @@ RECORDED(Wait, (MPI_Request *request, MPI_Status *status), (request, &own),
 RECORDED(Test, (MPI_Request *request, int *flag, MPI_Status *status), (request, flag, &own),
          MPI_Request handle = *request;
          MPI_Status own, if (*flag) completed(handle, &own, status))
+RECORDED(Request_free, (MPI_Request *request), (request), MPI_Request handle = *request,
+         forget(handle))
 
 /* Copies of the handles, and memory for statuses, for the calls on several requests. */
 static MPI_Request *handles;
