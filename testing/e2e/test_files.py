@@ -10,6 +10,7 @@ import threading
 import farcall
 import numpy as np
 import pytest
+from programs import command, run
 from servers import FARCALL, ROOT, ServerProcess, wait_until
 
 EXAMPLE = ROOT / "examples" / "files"
@@ -73,6 +74,14 @@ Define crashes(INOUT filename file)
     fputs("half", out);
     fclose(out);
     abort();
+}
+Define parts(IN int n, OUT filename files[n])
+{
+    for (int k = 0; k < n; k++) {
+        FILE *out = fopen(files[k], "w");
+        fprintf(out, "%d", k);
+        fclose(out);
+    }
 }
 Define place(IN filename from, OUT char path[4096])
 {
@@ -321,3 +330,42 @@ def test_the_command_overwrites_no_file_that_the_call_reads(process, tmp_path, w
     assert (ran.returncode, said in ran.stderr) == (2, True), ran
     assert (tmp_path / "in").read_text() == "text"
     assert not (tmp_path / "new").exists()
+
+
+PARTS = {
+    ".cpp": """\
+#include "farcall.hpp"
+int main() {
+  std::vector<std::string> files{"a", "b"};
+  farcall::Server().call("parts", 2, files);
+}
+""",
+    ".java": """\
+public class Parts {
+  public static void main(String[] none) {
+    new farcall.Server().call("parts", 2, new String[] {"a", "b"});
+  }
+}
+""",
+    ".m": """\
+pkg load farcall
+farcall_connect ().parts (2, {"a", "b"});
+""",
+    ".R": """\
+library(farcall)
+farcall_connect()$parts(2, c("a", "b"))
+""",
+}
+
+
+@pytest.mark.parametrize("suffix", PARTS)
+def test_every_language_names_the_files_that_a_call_writes(process, tmp_path, suffix):
+    source = tmp_path / f"Parts{suffix}"
+    source.write_text(PARTS[suffix])
+    here = tmp_path / "here"
+    here.mkdir()
+    words = command(source, tmp_path)
+    ran = run(*words, cwd=here, FARCALL_SERVER=process.address)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert [(here / name).read_text() for name in ("a", "b")] == ["0", "1"]
+    assert sorted(path.name for path in here.iterdir()) == ["a", "b"]
