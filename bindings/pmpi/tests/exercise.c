@@ -78,6 +78,16 @@ int main(int argc, char **argv) {
     }
     MPI_Comm_free(&twin);
     MPI_Comm_free(&half);
+
+    /* A communicator of other ranks, which may have the handle of one that was freed. */
+    int pair[2] = {rank / 2 * 2, rank / 2 * 2 + 1}, count = pair[1] < size ? 2 : 1;
+    MPI_Group world, two;
+    MPI_Comm both;
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    MPI_Group_incl(world, count, pair, &two);
+    MPI_Comm_create_group(MPI_COMM_WORLD, two, 0, &both);
+    int other = count == 2 ? 1 - rank % 2 : MPI_PROC_NULL;
+    MPI_Sendrecv(a, 5, MPI_DOUBLE, other, 1, b, 5, MPI_DOUBLE, other, 1, both, &status);
     if (rank == 0)
         printf("done\n");
     MPI_Finalize();
