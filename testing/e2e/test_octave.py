@@ -75,6 +75,26 @@ def test_matrices_of_c_functions_are_as_octave_has_them(start, command, tmp_path
     assert ran.returncode == 0, ran.stderr
 
 
+def test_parts_of_complex_numbers_fit_a_float_or_not(start, command, tmp_path):
+    idl = tmp_path / "parts.idl"
+    idl.write_text("Module parts;\nDefine same(INOUT scomplex z[1]) { (void)z; }\n")
+    text = """
+    large = 3e38 + 3e38i;
+    assert (server.same (large).z, single (large));
+    assert (server.same (Inf - 1i).z, complex (single (Inf), single (-1)));
+    for z = [1.7e308 + 1.7e308i, 1e39i]
+      try
+        server.same (z);
+        error ("no error");
+      catch problem
+        assert (! isempty (strfind (problem.message, "too large for a float")), problem.message);
+      end_try_catch
+    endfor
+    """
+    ran = evaluate(command, text, start(idl, options=["--allow-code"]))
+    assert ran.returncode == 0, ran.stderr
+
+
 TEXTS = """\
 Module texts;
 Globals {
