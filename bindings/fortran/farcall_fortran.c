@@ -40,7 +40,22 @@ static size_t text_length(const CFI_cdesc_t *given) {
   return length;
 }
 
-static farcall_value value_of(const CFI_cdesc_t *given, farcall_kind wanted) {
+/* Whether it is an array of assumed size, as a(*), whose length its caller alone knows. */
+static int is_of_assumed_size(const CFI_cdesc_t *given) {
+  return given->rank > 0 && given->dim[given->rank - 1].extent == -1;
+}
+
+/* The kind of such an array: FARCALL_ARRAY, which the library trusts as it trusts a pointer of C,
+ * if its elements are those of the interface. */
+static int kind_without_size(CFI_type_t type, farcall_kind wanted, farcall_kind element) {
+  if (wanted != FARCALL_ARRAY || element == FARCALL_TEXT || kind_of(type) == FARCALL_ARRAY)
+    return FARCALL_REFUSED;
+  return kind_of(type) == element ? (int)FARCALL_ARRAY : (int)kind_of(type);
+}
+
+static farcall_value value_of(const CFI_cdesc_t *given, const farcall_function *function,
+                              size_t index) {
+  const farcall_kind wanted = farcall_argument_kind(function, index);
   farcall_value value = {NULL, 0, FARCALL_REFUSED, 0};
   CFI_rank_t rank;
 
@@ -59,6 +74,10 @@ static farcall_value value_of(const CFI_cdesc_t *given, farcall_kind wanted) {
       value.kind = FARCALL_FUNCTION;
     return value;
   }
+  if (is_of_assumed_size(given)) {
+    value.kind = kind_without_size(given->type, wanted, farcall_argument_type(function, index));
+    return value;
+  }
   for (rank = 0; rank < given->rank; rank++)
     value.bytes *= (size_t)given->dim[rank].extent;
   if (wanted == FARCALL_TEXT && given->type == CFI_type_char && given->rank == 0) {
@@ -74,7 +93,7 @@ static size_t values_of(const farcall_function *function, CFI_cdesc_t **given,
   while (count > 0 && given[count - 1] == NULL)
     count--;
   for (index = 0; index < count; index++)
-    values[index] = value_of(given[index], farcall_argument_kind(function, index));
+    values[index] = value_of(given[index], function, index);
   return count;
 }
 

@@ -13,8 +13,9 @@
  * the messages of a textbook algorithm instead, which the comment of each function names.
  *
  * Not recorded: one-sided and persistent communication, nonblocking and neighbourhood collectives,
- * intercommunicators, messages by concurrent threads, and Fortran bindings that do not call the C
- * ones. The recorder reports the first use of the usual ones of these.
+ * intercommunicators, messages by concurrent threads, receives whose request is freed, and Fortran
+ * bindings that do not call the C ones. The recorder reports the first use of the usual ones of
+ * these.
  *
  * A tag consists of bit 31 for a collective, 11 bits for the communicator, and 20 bits for the
  * program's tag or the number of the collective. So messages of different communicators never
@@ -35,7 +36,7 @@ struct request {
     MPI_Request handle;
     enum kind kind;
     long label; /* SEND: the operation. RECEIVE: `last` when it was posted. */
-    MPI_Comm comm;
+    size_t comm; /* index; the program may have freed the handle */
     long bytes;
 };
 
@@ -163,12 +164,26 @@ static struct communicator *add_communicator(MPI_Comm handle) {
     return c;
 }
 
+/* The communicator; NULL for an intercommunicator, whose ranks are those of another group. */
 static struct communicator *find(MPI_Comm handle) {
-    /* Search backwards, because a freed handle may have been reused. */
+    static int told;
+    int inter = 0;
     for (size_t i = comm_count; i-- > 0;)
         if (comms[i].handle == handle)
             return &comms[i];
-    return add_communicator(handle);
+    PMPI_Comm_test_inter(handle, &inter);
+    if (!inter)
+        return add_communicator(handle);
+    if (!told++)
+        fprintf(stderr, "farcall record: intercommunicators are not recorded\n");
+    return NULL;
+}
+
+/* Forgets a handle that the program frees, which MPI may give to another communicator. */
+static void forget_communicator(MPI_Comm handle) {
+    for (size_t i = 0; i < comm_count; i++)
+        if (comms[i].handle == handle)
+            comms[i].handle = MPI_COMM_NULL;
 }
 
 static uint32_t user_tag(const struct communicator *c, int tag) {
@@ -274,15 +289,15 @@ int MPI_Finalize(void) {
 /* ---- point to point ---- */
 
 static void record_send(int count, MPI_Datatype type, int to, int tag, MPI_Comm comm) {
-    if (to == MPI_PROC_NULL)
+    struct communicator *c = to == MPI_PROC_NULL ? NULL : find(comm);
+    if (!c)
         return;
-    struct communicator *c = find(comm);
     last = put_send(c->world[to], bytes_of(count, type), user_tag(c, tag), last);
 }
 
-static void record_received(const MPI_Status *status, MPI_Comm comm, long bytes, long after) {
-    struct communicator *c = find(comm);
-    if (status->MPI_SOURCE < 0 || status->MPI_SOURCE >= c->size)
+static void record_received(const MPI_Status *status, const struct communicator *c, long bytes,
+                            long after) {
+    if (!c || status->MPI_SOURCE < 0 || status->MPI_SOURCE >= c->size)
         return; /* MPI_PROC_NULL */
     uint32_t tag = user_tag(c, status->MPI_TAG);
     long label = put_receive(c->world[status->MPI_SOURCE], bytes, tag, after);
@@ -322,14 +337,14 @@ RECORDED(Recv,
          (void *buf, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
           MPI_Status *status),
          (buf, count, type, from, tag, comm, &own), MPI_Status own,
-         record_received(&own, comm, bytes_of(count, type), last);
+         record_received(&own, find(comm), bytes_of(count, type), last);
          tell(status, &own))
 
 /* A matched probe takes the message; MPI_Mrecv only copies it. */
 static void record_matched(const MPI_Status *status, MPI_Comm comm) {
     int bytes = 0;
     PMPI_Get_count(status, MPI_BYTE, &bytes);
-    record_received(status, comm, bytes == MPI_UNDEFINED ? 0 : bytes, last);
+    record_received(status, find(comm), bytes == MPI_UNDEFINED ? 0 : bytes, last);
 }
 
 RECORDED(Mprobe, (int from, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status),
@@ -346,9 +361,9 @@ static void record_exchange(long sent, int to, int send_tag, const MPI_Status *s
                             long received, MPI_Comm comm) {
     struct communicator *c = find(comm);
     long before = last, send = 0;
-    if (to != MPI_PROC_NULL)
+    if (c && to != MPI_PROC_NULL)
         send = put_send(c->world[to], sent, user_tag(c, send_tag), before);
-    record_received(status, comm, received, before);
+    record_received(status, c, received, before);
     if (send)
         join(send);
 }
@@ -374,36 +389,59 @@ RECORDED(Sendrecv_replace,
 
 /* ---- nonblocking ---- */
 
-static void add_request(MPI_Request handle, enum kind kind, long label, MPI_Comm comm, long bytes) {
-    if (handle == MPI_REQUEST_NULL)
+static void add_request(MPI_Request handle, enum kind kind, long label,
+                        const struct communicator *c, long bytes) {
+    if (handle == MPI_REQUEST_NULL || !c)
         return;
     requests = grow(requests, &request_room, request_count, sizeof *requests);
-    requests[request_count++] = (struct request){handle, kind, label, comm, bytes};
+    requests[request_count++] = (struct request){handle, kind, label, (size_t)(c - comms), bytes};
+}
+
+/* Takes the request `handle` out of those in progress; 0 if it is not among them. */
+static int take(MPI_Request handle, struct request *taken) {
+    for (size_t i = 0; i < request_count; i++) {
+        if (requests[i].handle != handle)
+            continue;
+        *taken = requests[i];
+        requests[i] = requests[--request_count];
+        return 1;
+    }
+    return 0;
 }
 
 /* Records that the request `handle` is complete. The call may have changed the handle itself. */
 static void complete(MPI_Request handle, const MPI_Status *status) {
-    for (size_t i = 0; i < request_count; i++) {
-        if (requests[i].handle != handle)
-            continue;
-        struct request done = requests[i];
-        requests[i] = requests[--request_count];
-        if (done.kind == SEND)
-            join(done.label);
-        else
-            record_received(status, done.comm, done.bytes, done.label);
+    struct request done;
+    int is_cancelled = 0;
+    if (!take(handle, &done))
+        return;
+    if (done.kind == SEND) {
+        join(done.label);
         return;
     }
+    PMPI_Test_cancelled(status, &is_cancelled);
+    if (!is_cancelled)
+        record_received(status, &comms[done.comm], done.bytes, done.label);
+}
+
+/* Forgets the request `handle`, whose completion nobody is told. The library may give its handle to
+ * another request. */
+static void forget(MPI_Request handle) {
+    static int told;
+    struct request freed;
+    if (take(handle, &freed) && freed.kind == RECEIVE && !told++)
+        fprintf(stderr, "farcall record: rank %d: receives that are freed are not recorded\n",
+                world_rank);
 }
 
 static void record_begun_send(int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
                               MPI_Request request) {
-    if (to == MPI_PROC_NULL)
+    struct communicator *c = to == MPI_PROC_NULL ? NULL : find(comm);
+    if (!c)
         return;
-    struct communicator *c = find(comm);
     long bytes = bytes_of(count, type);
     long label = put_send(c->world[to], bytes, user_tag(c, tag), last);
-    add_request(request, SEND, label, comm, bytes);
+    add_request(request, SEND, label, c, bytes);
 }
 
 #define NONBLOCKING_SEND(name)                                                                     \
@@ -422,7 +460,7 @@ RECORDED(Irecv,
          (void *buf, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
           MPI_Request *request),
          (buf, count, type, from, tag, comm, request), ,
-         add_request(*request, RECEIVE, last, comm, bytes_of(count, type)))
+         add_request(*request, RECEIVE, last, find(comm), bytes_of(count, type)))
 
 /* Records that one request is complete, and gives the program its status. */
 static void completed(MPI_Request handle, const MPI_Status *own, MPI_Status *wanted) {
@@ -436,6 +474,8 @@ RECORDED(Wait, (MPI_Request *request, MPI_Status *status), (request, &own),
 RECORDED(Test, (MPI_Request *request, int *flag, MPI_Status *status), (request, flag, &own),
          MPI_Request handle = *request;
          MPI_Status own, if (*flag) completed(handle, &own, status))
+RECORDED(Request_free, (MPI_Request *request), (request), MPI_Request handle = *request,
+         forget(handle))
 
 /* Copies of the handles, and memory for statuses, for the calls on several requests. */
 static MPI_Request *handles;
@@ -492,16 +532,21 @@ SOME(Testsome)
 
 #define MADE(name, parameters, arguments)                                                          \
     RECORDED(name, parameters, arguments, ,                                                        \
-             if (*made != MPI_COMM_NULL) add_communicator(*made))
+             if (*made != MPI_COMM_NULL)(void) find(*made))
 MADE(Comm_dup, (MPI_Comm comm, MPI_Comm *made), (comm, made))
 MADE(Comm_split, (MPI_Comm comm, int color, int key, MPI_Comm *made), (comm, color, key, made))
 MADE(Comm_split_type, (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made),
      (comm, type, key, info, made))
 MADE(Comm_create, (MPI_Comm comm, MPI_Group group, MPI_Comm *made), (comm, group, made))
+MADE(Comm_create_group, (MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *made),
+     (comm, group, tag, made))
 MADE(Cart_create,
      (MPI_Comm comm, int n, const int dims[], const int periods[], int reorder, MPI_Comm *made),
      (comm, n, dims, periods, reorder, made))
 MADE(Cart_sub, (MPI_Comm comm, const int remain[], MPI_Comm *made), (comm, remain, made))
+
+RECORDED(Comm_free, (MPI_Comm *comm), (comm), forget_communicator(*comm), )
+RECORDED(Comm_disconnect, (MPI_Comm *comm), (comm), forget_communicator(*comm), )
 
 /* ---- collectives ---- */
 
@@ -628,19 +673,8 @@ static void record_scan(struct communicator *c, long bytes) {
         step(c, tag, c->rank + 1, bytes, -1, 0);
 }
 
-static struct communicator *intra(MPI_Comm comm) {
-    int inter = 0;
-    PMPI_Comm_test_inter(comm, &inter);
-    if (!inter)
-        return find(comm);
-    static int told;
-    if (!told++)
-        fprintf(stderr, "farcall record: collectives of intercommunicators are not recorded\n");
-    return NULL;
-}
-
 #define COLLECTIVE(name, parameters, arguments, record)                                            \
-    RECORDED(name, parameters, arguments, struct communicator *c = intra(comm); if (c) record, )
+    RECORDED(name, parameters, arguments, struct communicator *c = find(comm); if (c) record, )
 
 COLLECTIVE(Barrier, (MPI_Comm comm), (comm), record_barrier(c))
 COLLECTIVE(Bcast, (void *buf, int count, MPI_Datatype type, int root, MPI_Comm comm),

@@ -176,13 +176,6 @@ def test_postgresql(serve, postgresql, tmp_path):
     assert list(server.put(exact).get()) == [0, 0.25, 0.5]
     empty = server.put(ask("select day from price where false"))
     assert (empty.shape, empty.dtype) == ((0,), np.dtype("int32"))
-
-
-def test_the_name_of_a_database_can_have_escapes(serve, postgresql, tmp_path):
-    entry = source(postgresql, tmp_path).replace("/postgres", "/post%67res")
-    address = f"postgresql://127.0.0.1:{postgresql.port}/post%67res"
-    ask = farcall.url(address, query="select day from price where day < 3 order by day")
-    assert serve(entry).connect().put(ask).get().tolist() == [0, 1, 2]
     # What a query reads may change: nothing is kept.
     assert server.list_data() == []
     for query, match in [
@@ -236,6 +229,13 @@ def test_postgresql_is_only_read(serve, postgresql, tmp_path):
     # Queries that were given up do not go on at the database.
     active = "select count(*) from pg_stat_activity where usename = 'writer' and state = 'active'"
     wait_until(lambda: postgresql.execute(active) == "0", what="the end of the queries")
+
+
+def test_the_name_of_a_database_can_have_escapes(serve, postgresql, tmp_path):
+    entry = source(postgresql, tmp_path).replace("/postgres", "/post%67res")
+    address = f"postgresql://127.0.0.1:{postgresql.port}/post%67res"
+    ask = farcall.url(address, query="select day from price where day < 3 order by day")
+    assert serve(entry).connect().put(ask).get().tolist() == [0, 1, 2]
 
 
 def test_postgresql_users_and_addresses(serve, postgresql, tmp_path):

@@ -1,15 +1,18 @@
 """Files of the caller that a called library reads and writes."""
 
+import json
 import os
 import pathlib
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 
 import farcall
 import numpy as np
 import pytest
+from programs import command, run
 from servers import FARCALL, ROOT, ServerProcess, wait_until
 
 EXAMPLE = ROOT / "examples" / "files"
@@ -73,6 +76,14 @@ Define crashes(INOUT filename file)
     fputs("half", out);
     fclose(out);
     abort();
+}
+Define parts(IN int n, OUT filename files[n])
+{
+    for (int k = 0; k < n; k++) {
+        FILE *out = fopen(files[k], "w");
+        fprintf(out, "%d", k);
+        fclose(out);
+    }
 }
 Define place(IN filename from, OUT char path[4096])
 {
@@ -321,3 +332,93 @@ def test_the_command_overwrites_no_file_that_the_call_reads(process, tmp_path, w
     assert (ran.returncode, said in ran.stderr) == (2, True), ran
     assert (tmp_path / "in").read_text() == "text"
     assert not (tmp_path / "new").exists()
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_the_call(process):
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "kept").write_text("old")
+        (folder / "kept").chmod(0o444)
+        folder.chmod(0o555)
+        # Root may write everywhere.
+        user = 65534 if os.geteuid() == 0 else None
+        for words, said in [
+            (["-o", "path=kept"], "cannot write kept: Permission denied"),
+            (["-o", "path=new"], "cannot write new: Permission denied"),
+            (["-o", "path="], "the name of a file to write is empty"),
+            (["--trace-out", "new"], "cannot write new: Permission denied"),
+            (["--trace-out", "no/new"], "cannot write no/new: there is no such folder"),
+        ]:
+            call = [FARCALL, "call", "--server", process.address, "place", "from=kept", *words]
+            ran = subprocess.run(
+                call, cwd=folder, capture_output=True, text=True, timeout=60, check=False, user=user
+            )
+            assert (ran.returncode, said in ran.stderr) == (2, True), ran
+        folder.chmod(0o755)
+
+
+PARTS = {
+    ".cpp": """\
+#include "farcall.hpp"
+int main() {
+  std::vector<std::string> files{"a", "b"};
+  farcall::Server().call("parts", 2, files);
+}
+""",
+    ".java": """\
+public class Parts {
+  public static void main(String[] none) {
+    new farcall.Server().call("parts", 2, new String[] {"a", "b"});
+  }
+}
+""",
+    ".m": """\
+pkg load farcall
+farcall_connect ().parts (2, {"a", "b"});
+""",
+    ".R": """\
+library(farcall)
+farcall_connect()$parts(2, c("a", "b"))
+""",
+}
+
+
+@pytest.mark.parametrize("suffix", PARTS)
+def test_every_language_names_the_files_that_a_call_writes(process, tmp_path, suffix):
+    source = tmp_path / f"Parts{suffix}"
+    source.write_text(PARTS[suffix])
+    here = tmp_path / "here"
+    here.mkdir()
+    words = command(source, tmp_path)
+    ran = run(*words, cwd=here, FARCALL_SERVER=process.address)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert [(here / name).read_text() for name in ("a", "b")] == ["0", "1"]
+    assert sorted(path.name for path in here.iterdir()) == ["a", "b"]
+
+
+def test_the_command_names_the_files_that_a_call_writes(process, tmp_path):
+    def call(*words):
+        return run(FARCALL, "call", *words, "--server", process.address, cwd=tmp_path)
+
+    ran = call("parts", "n=2", "files=a,b")
+    assert ran.stdout == "files -> a, b\n", ran.stderr
+    told = json.loads(call("parts", "n=2", "files=a,b", "--json").stdout)
+    assert told["results"] == {"files": {"type": "filename", "files": ["a", "b"]}}
+    (tmp_path / "list").write_text("a\n./a\n")
+    ran = call("parts", "n=2", "files=@list")
+    assert ran.returncode == 1
+    assert "the call writes another result to this file" in ran.stderr
+    (tmp_path / "list").write_text("a\nlist\n")
+    ran = call("parts", "n=2", "files=@list")
+    assert ran.returncode == 2
+    assert "cannot write list: this is an input file of the call" in ran.stderr
+
+
+def test_a_command_that_is_killed_leaves_no_file(process, tmp_path):
+    (tmp_path / "in").write_text("text")
+    words = [FARCALL, "call", "waits", "from=in", "file=in", "--server", process.address]
+    with subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as ran:
+        assert ran.stderr.readline().startswith("step"), "the function runs"
+        ran.kill()
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+    assert (tmp_path / "in").read_text() == "text"

@@ -4,11 +4,12 @@ import json
 import os
 import pathlib
 import subprocess
+import time
 
 import farcall
 import numpy as np
 import pytest
-from servers import FARCALL, up_local, wait_until
+from servers import FARCALL, metaserver, up_local, wait_until
 
 IDL = """\
 Module work;
@@ -124,3 +125,21 @@ def test_the_command_asks_the_metaserver_of_the_environment(cluster):
     assert "drain its servers, which `farcall status` lists, one by one" in run("drain").stderr
     plan = run("describe", "again", "--plan", "n=2", "seconds=0").stdout
     assert "total s" in plan and "127.0.0.1" in plan
+
+
+def test_a_call_that_moves_to_another_server_has_one_time_out(start, tmp_path):
+    idl = tmp_path / "work.idl"
+    idl.write_text(IDL)
+    with metaserver() as listening:
+        address = listening.replace("farcall://", "meta://")
+        options = ["--allow-code", "--metaserver", address]
+        servers = [start(idl, options=options) for _ in range(2)]
+        wait_until(lambda: serving(address) == 2, what="that both have joined")
+        words = ["again", "n=1", "seconds=60", "x=0", "--timeout", "5", "--server", address]
+        began = time.monotonic()
+        with subprocess.Popen([FARCALL, "call", *words], stderr=subprocess.PIPE, text=True) as ran:
+            wait_until(lambda: time.monotonic() - began > 4, what="most of the time-out")
+            [lost] = [server for server in servers if server.napping()]
+            lost.process.kill()
+            assert "within 5 s" in ran.communicate(timeout=30)[1]
+        assert time.monotonic() - began < 8

@@ -75,6 +75,77 @@ def test_matrices_of_c_functions_are_as_octave_has_them(start, command, tmp_path
     assert ran.returncode == 0, ran.stderr
 
 
+def test_parts_of_complex_numbers_fit_a_float_or_not(start, command, tmp_path):
+    idl = tmp_path / "parts.idl"
+    idl.write_text("Module parts;\nDefine same(INOUT scomplex z[1]) { (void)z; }\n")
+    text = """
+    large = 3e38 + 3e38i;
+    assert (server.same (large).z, single (large));
+    assert (server.same (Inf - 1i).z, complex (single (Inf), single (-1)));
+    for z = [1.7e308 + 1.7e308i, 1e39i]
+      try
+        server.same (z);
+        error ("no error");
+      catch problem
+        assert (! isempty (strfind (problem.message, "too large for a float")), problem.message);
+      end_try_catch
+    endfor
+    """
+    ran = evaluate(command, text, start(idl, options=["--allow-code"]))
+    assert ran.returncode == 0, ran.stderr
+
+
+TEXTS = """\
+Module texts;
+Globals {
+    #include <stdio.h>
+    #include <string.h>
+}
+Define join(IN int n, IN int m, IN string words[n][m], OUT string[20] *all)
+{
+    all[0][0] = 0;
+    for (int k = 0; k < n * m; k++)
+        strcat(all[0], words[k]);
+}
+Define number(IN int n, IN int m, INOUT string[8] words[n][m], OUT string[20] *all)
+{
+    all[0][0] = 0;
+    for (int k = 0; k < n * m; k++) {
+        strcat(all[0], words[k]);
+        sprintf(words[k], "%d", k);
+    }
+}
+Define made(IN int n, IN int m, OUT string[8] words[n][m])
+{
+    for (int k = 0; k < n * m; k++)
+        sprintf(words[k], "%d", k);
+}
+"""
+
+
+def test_matrices_of_texts_are_as_octave_has_them(start, command, tmp_path):
+    idl = tmp_path / "texts.idl"
+    idl.write_text(TEXTS)
+    text = """
+    words = {"a", "b", "c"; "d", "e", "f"};
+    numbers = {"0", "1", "2"; "3", "4", "5"};
+    assert (server.join (2, 3, words).all, {"abcdef"});
+    numbered = server.number (2, 3, words);
+    assert (numbered.all, {"abcdef"});
+    assert (numbered.words, numbers);
+    assert (server.made (2, 3).words, numbers);
+    assert (server.join (1, 3, {"a"; "b"; "c"}).all, {"abc"});
+    try
+      server.join (2, 3, words');
+      error ("no error");
+    catch problem
+      assert (! isempty (strfind (problem.message, "`words` must be 2x3, not 3x2")));
+    end_try_catch
+    """
+    ran = evaluate(command, text, start(idl, options=["--allow-code"]))
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_an_array_that_a_call_reads_is_not_copied(start, command, tmp_path):
     """The process may have no more memory of its own, and the call works all the same."""
     idl = tmp_path / "sum.idl"

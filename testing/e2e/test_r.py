@@ -144,3 +144,48 @@ def test_matrices_of_c_functions_are_as_r_has_them(start, library, tmp_path):
     """
     ran = rscript(library, text, server.address)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_matrices_of_texts_are_as_r_has_them(start, library, tmp_path):
+    idl = tmp_path / "texts.idl"
+    idl.write_text(
+        "Module texts;\n"
+        "Define join(IN int n, IN int m, IN string words[n][m], OUT string[20] *all)\n"
+        "{ all[0][0] = 0; for (int k = 0; k < n * m; k++) strcat(all[0], words[k]); }\n"
+        "Define copy(IN int n, IN int m, IN string[8] words[n][m], OUT string[8] copied[n][m])\n"
+        "{ for (int k = 0; k < n * m; k++) strcpy(copied[k], words[k]); }\n"
+    )
+    server = start(idl, options=["--allow-code"])
+    text = """
+    library(farcall)
+    server <- farcall_connect(commandArgs(TRUE)[1])
+    words <- matrix(c("a", "b", "c", "d", "e", "f"), 2, byrow = TRUE)
+    stopifnot(server$join(2, 3, words)$all == "abcdef")
+    stopifnot(server$join(2, 3, as.vector(words))$all == "abcdef")
+    stopifnot(server$join(1, 3, words[1, ])$all == "abc")
+    stopifnot(identical(server$copy(2, 3, words)$copied, words))
+    said <- tryCatch(server$join(2, 3, t(words)), farcall_argument = conditionMessage)
+    stopifnot(grepl("`words` must be 2 x 3, not 3 x 2", said))
+    """
+    ran = rscript(library, text, server.address)
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_an_error_keeps_its_class_when_r_collects_garbage(start, library, tmp_path):
+    """The collector ends the call that could not start, and no call of that number is known."""
+    idl = tmp_path / "file.idl"
+    idl.write_text("Module file;\nDefine f(IN filename text) { (void)text; }\n")
+    server = start(idl, options=["--allow-code"])
+    text = """
+    library(farcall)
+    guarded <- farcall:::.guarded
+    handler <- as.list(body(guarded)[[2]]$simpleError[[3]])
+    collects <- as.call(append(handler, quote(gc(full = TRUE)), 1))
+    body(guarded)[[2]]$simpleError[[3]] <- collects
+    assignInNamespace(".guarded", guarded, "farcall")
+    server <- farcall_connect(commandArgs(TRUE)[1])
+    said <- tryCatch(server$f("/no/such/file"), farcall_error = class)
+    stopifnot(said[1] == "farcall_argument")
+    """
+    ran = rscript(library, text, server.address)
+    assert ran.returncode == 0, ran.stderr

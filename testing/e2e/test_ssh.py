@@ -156,6 +156,16 @@ def test_without_ssh_the_program_is_named(monkeypatch):
         farcall.connect("ssh://far")
 
 
+def test_login_scripts_that_print_without_end_are_named(monkeypatch, tmp_path):
+    (tmp_path / "ssh").write_text("#!/bin/sh\nyes\n")
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("FARCALL_SSH", str(tmp_path / "ssh"))
+    words = [FARCALL, "ls", "--server", "ssh://host"]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    assert ran.returncode == 1
+    assert "the login scripts of host print more than 65536 bytes" in ran.stderr
+
+
 def test_an_idle_server_ends(start, tmp_path):
     idl = tmp_path / "nap.idl"
     idl.write_text(NAP)

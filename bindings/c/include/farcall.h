@@ -468,12 +468,13 @@ farcall_kind farcall_argument_kind(const farcall_function *function, size_t inde
 // `function` is from `farcall_function_of`, or NULL.
 farcall_kind farcall_argument_type(const farcall_function *function, size_t index);
 
-// 1 if a call reads the argument (IN and INOUT), else 0.
+// 1 if a call reads the argument (IN and INOUT, and an array of names of files), else 0.
 //
 // `function` is from `farcall_function_of`, or NULL.
 int32_t farcall_argument_read(const farcall_function *function, size_t index);
 
-// 1 if a call writes to the argument (OUT and INOUT), else 0.
+// 1 if a call writes to the argument (OUT and INOUT), else 0. A call only reads an array of names
+// of files, also of files that it writes.
 //
 // `function` is from `farcall_function_of`, or NULL.
 int32_t farcall_argument_written(const farcall_function *function, size_t index);

@@ -5,7 +5,7 @@ use crate::connect::Server;
 use crate::error::{Problem, guard};
 use crate::{Kind, text};
 use farcall_client::{Estimator, Output};
-use farcall_idl::{Interface, Mode, Param, Type};
+use farcall_idl::{Interface, Param, Type};
 use std::borrow::Cow;
 use std::ffi::{CString, c_char};
 use std::ptr;
@@ -276,7 +276,8 @@ fn is_unsigned(ty: Type) -> bool {
     )
 }
 
-/// 1 if a call writes to the argument (OUT and INOUT), else 0.
+/// 1 if a call writes to the argument (OUT and INOUT), else 0. A call only reads an array of names
+/// of files, also of files that it writes.
 ///
 /// # Safety
 /// `function` is from `farcall_function_of`, or NULL.
@@ -285,10 +286,10 @@ pub unsafe extern "C" fn farcall_argument_written(function: *const Function, ind
     // SAFETY: the caller's promise.
     let function = unsafe { function.as_ref() };
     let param = function.and_then(|function| function.param(index));
-    i32::from(param.is_some_and(|param| matches!(param.mode, Mode::Out | Mode::InOut)))
+    i32::from(param.is_some_and(|param| param.mode.is_returned() && !param.is_files()))
 }
 
-/// 1 if a call reads the argument (IN and INOUT), else 0.
+/// 1 if a call reads the argument (IN and INOUT, and an array of names of files), else 0.
 ///
 /// # Safety
 /// `function` is from `farcall_function_of`, or NULL.
@@ -297,7 +298,7 @@ pub unsafe extern "C" fn farcall_argument_read(function: *const Function, index:
     // SAFETY: the caller's promise.
     let function = unsafe { function.as_ref() };
     let param = function.and_then(|function| function.param(index));
-    i32::from(param.is_some_and(|param| matches!(param.mode, Mode::In | Mode::InOut)))
+    i32::from(param.is_some_and(|param| param.mode.is_sent() || param.is_files()))
 }
 
 /// The name of an argument; NULL if there is no such argument. It is valid as long as the function.

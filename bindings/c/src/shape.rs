@@ -5,7 +5,8 @@ use crate::argument::{self, Value};
 use crate::call::unchecked;
 use crate::error::{Problem, guard};
 use crate::function::{Function, share};
-use farcall_idl::{Order, Type};
+use farcall_client::LaidOut;
+use farcall_idl::{LayoutError, Order, Param, Type};
 use std::ffi::c_void;
 
 /// Stores the lengths of an array argument in a call with these arguments, which are as for
@@ -34,18 +35,10 @@ pub unsafe extern "C" fn farcall_argument_shape(
         let values = argument::by_parameter(&function, &given)?;
         // SAFETY: as above.
         let laid_out = unsafe { argument::lay_out(&function, &values) }?;
-        let order = function.interface().order();
-        let param = function.place(index);
-        let mut arrays = laid_out.layout().arrays.iter();
-        let Some(array) = arrays.find(|array| Some(array.param) == param) else {
+        let Some(mut lengths) = lengths(&function, &laid_out, index)? else {
             return Ok(0);
         };
-        let mut lengths = array.shape(Order::RowMajor);
-        if array.element == Type::FixedString {
-            // The room of each text.
-            lengths.pop();
-        }
-        if order == Order::ColumnMajor {
+        if function.interface().order() == Order::ColumnMajor {
             lengths.reverse();
         }
         if room > 0 && shape.is_null() {
@@ -57,6 +50,37 @@ pub unsafe extern "C" fn farcall_argument_shape(
         }
         Ok(i32::try_from(lengths.len()).unwrap_or(i32::MAX))
     })
+}
+
+/// The lengths of an argument as the interface declares them; `None` for a scalar.
+fn lengths(
+    function: &Function,
+    laid_out: &LaidOut,
+    index: usize,
+) -> Result<Option<Vec<u64>>, Problem> {
+    let interface = function.interface();
+    let param = function.place(index);
+    // Texts without a length travel with the scalars.
+    if let Some(param) =
+        param.filter(|&param| interface.params.get(param).is_some_and(Param::is_texts))
+    {
+        let shape = interface.text_shape(param, laid_out.scalars());
+        let named = |error: LayoutError| {
+            Problem::argument(format!("{}: {error}", function.client.qualified_name()))
+        };
+        return shape.map(Some).map_err(named);
+    }
+    let mut arrays = laid_out.layout().arrays.iter();
+    Ok(arrays
+        .find(|array| Some(array.param) == param)
+        .map(|array| {
+            let mut lengths = array.shape(Order::RowMajor);
+            if array.element == Type::FixedString {
+                // The room of each text.
+                lengths.pop();
+            }
+            lengths
+        }))
 }
 
 /// 1 if the first index of the arrays of a function varies fastest (`Calls "FORTRAN"`), 0 if the

@@ -5,7 +5,7 @@
 
 int main(int argc, char **argv) {
     int rank, size;
-    static double a[4096], b[65536];
+    static double a[4096], b[65536], c[65536];
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -47,6 +47,19 @@ int main(int argc, char **argv) {
     MPI_Mrecv(b, 10, MPI_DOUBLE, &message, &status);
     MPI_Wait(&request[0], MPI_STATUS_IGNORE);
 
+    /* A send that nobody waits for, whose handle may come back, and a receive that is cancelled. */
+    for (int i = 0; i < 3; i++) {
+        MPI_Isend(b, 60000, MPI_DOUBLE, right, 7, MPI_COMM_WORLD, &request[0]);
+        MPI_Request_free(&request[0]);
+        MPI_Recv(c, 60000, MPI_DOUBLE, left, 7, MPI_COMM_WORLD, &status);
+        MPI_Irecv(c, 10, MPI_DOUBLE, left, 8, MPI_COMM_WORLD, &request[0]);
+        MPI_Send(a, 10, MPI_DOUBLE, right, 8, MPI_COMM_WORLD);
+        MPI_Wait(&request[0], &status);
+    }
+    MPI_Irecv(c, 10, MPI_DOUBLE, left, 10, MPI_COMM_WORLD, &request[0]);
+    MPI_Cancel(&request[0]);
+    MPI_Wait(&request[0], &status);
+
     /* Two halves with separate communicators, and a duplicate communicator with the same tags. */
     MPI_Comm half, twin;
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
@@ -65,6 +78,16 @@ int main(int argc, char **argv) {
     }
     MPI_Comm_free(&twin);
     MPI_Comm_free(&half);
+
+    /* A communicator of other ranks, which may have the handle of one that was freed. */
+    int pair[2] = {rank / 2 * 2, rank / 2 * 2 + 1}, count = pair[1] < size ? 2 : 1;
+    MPI_Group world, two;
+    MPI_Comm both;
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    MPI_Group_incl(world, count, pair, &two);
+    MPI_Comm_create_group(MPI_COMM_WORLD, two, 0, &both);
+    int other = count == 2 ? 1 - rank % 2 : MPI_PROC_NULL;
+    MPI_Sendrecv(a, 5, MPI_DOUBLE, other, 1, b, 5, MPI_DOUBLE, other, 1, both, &status);
     if (rank == 0)
         printf("done\n");
     MPI_Finalize();

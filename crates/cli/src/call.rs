@@ -180,6 +180,7 @@ impl Call {
         let values = named(&arguments.arguments, interface, "NAME=VALUE")?;
         let outputs = outputs(&arguments.output, interface)?;
         let trace = arguments.trace_out.as_deref();
+        check_files(trace)?;
         refuse_overwriting(
             interface,
             &values,
@@ -652,13 +653,14 @@ fn refuse_overwriting<'a>(
     let arrays = values.values().filter_map(|text| text.strip_prefix('@'));
     let arrays = arrays.filter_map(|file| Path::new(file).canonicalize().ok());
     let mut inputs: Vec<PathBuf> = arrays.collect();
-    inputs.extend(files(interface, values, Mode::is_sent).filter_map(|(_, real)| real));
+    let sent = files(interface, values, Mode::is_sent)?;
+    inputs.extend(sent.into_iter().filter_map(|(_, real)| real));
     let is_input = |real: &Option<PathBuf>| real.as_ref().is_some_and(|real| inputs.contains(real));
     let refused = |path: &Path, what: &str| {
         let text = format!("this is {what} of the call; name another file");
         Failure::cannot("write", path.display(), text).into_usage()
     };
-    let results: Vec<_> = files(interface, values, |mode| mode == Mode::Out).collect();
+    let results = files(interface, values, |mode| mode == Mode::Out)?;
     if let Some((text, _)) = results.iter().find(|(_, real)| is_input(real)) {
         return Err(refused(Path::new(text), "an input file"));
     }
@@ -676,20 +678,24 @@ fn refuse_overwriting<'a>(
 
 /// The files of this machine that are arguments with such a mode: as the user writes them, and the
 /// files that these names mean.
-fn files<'a>(
-    interface: &'a Interface,
-    values: &'a BTreeMap<usize, String>,
+fn files(
+    interface: &Interface,
+    values: &BTreeMap<usize, String>,
     has_mode: fn(Mode) -> bool,
-) -> impl Iterator<Item = (&'a str, Option<PathBuf>)> {
-    let given = values.iter().filter(move |(param, _)| {
-        let param = &interface.params[**param];
-        (param.is_file() || param.is_files()) && has_mode(param.mode)
-    });
-    let names = given.flat_map(|(param, text)| {
-        let is_list = interface.params[*param].is_files();
-        let several = is_list.then(|| text.split(','));
-        let one = (!is_list).then_some(text.as_str());
-        several.into_iter().flatten().chain(one)
-    });
-    names.map(|name| (name, results::regular(Path::new(name))))
+) -> Result<Vec<(String, Option<PathBuf>)>, Failure> {
+    let mut names = Vec::new();
+    for (param, text) in values {
+        let param = &interface.params[*param];
+        match param.is_files() {
+            _ if !has_mode(param.mode) => {}
+            true => names.extend(texts::parse(text, &param.name)?),
+            false if param.is_file() => names.push(text.clone()),
+            false => {}
+        }
+    }
+    let real = |name: String| {
+        let real = results::regular(Path::new(&name));
+        (name, real)
+    };
+    Ok(names.into_iter().map(real).collect())
 }

@@ -7,6 +7,8 @@ use crate::texts;
 use farcall_client::{Interface, Outcome, Receipt, Scalar};
 use farcall_gateway::Shown;
 use farcall_idl::{ArrayLayout, Layout, Order, Param};
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -48,13 +50,27 @@ fn check_file(path: &Path) -> Result<(), Failure> {
             &"this is an address; write NAME=@ADDRESS without -o, and the server writes there",
         ));
     }
+    if path == Path::new("") {
+        return Err(Failure::usage("the name of a file to write is empty"));
+    }
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     if folder.is_some_and(|folder| !folder.is_dir()) {
         return Err(fail(&"there is no such folder"));
     }
-    match path.is_dir() {
-        true => Err(fail(&"this is a folder; add the name of a file")),
-        false => Ok(()),
+    if path.is_dir() {
+        return Err(fail(&"this is a folder; add the name of a file"));
+    }
+    // A link to a file that is not there yet leads to a folder that is not looked at.
+    let (place, what) = match path.symlink_metadata() {
+        Ok(_) => (path, Access::WRITE_OK),
+        Err(_) => (
+            folder.unwrap_or(Path::new(".")),
+            Access::WRITE_OK | Access::EXEC_OK,
+        ),
+    };
+    match access(place, what) {
+        Err(error) if error != Errno::NOENT => Err(fail(&std::io::Error::from(error))),
+        _ => Ok(()),
     }
 }
 
@@ -83,13 +99,15 @@ impl Results<'_> {
             })
     }
 
-    /// Files that the call has written: the argument, and the file.
-    fn written(&self) -> impl Iterator<Item = (&str, &str)> {
+    /// Files that the call has written: the argument, and its files.
+    fn written(&self) -> impl Iterator<Item = (&Param, &[String])> {
         let params = self.interface.params.iter().zip(self.scalars);
-        params.filter_map(|(param, scalar)| match scalar {
-            Some(Scalar::Text(path)) if param.is_file() && param.mode.is_returned() => {
-                Some((param.name.as_str(), path.as_str()))
+        let returned = params.filter(|(param, _)| param.mode.is_returned());
+        returned.filter_map(|(param, scalar)| match scalar {
+            Some(Scalar::Text(path)) if param.is_file() => {
+                Some((param, std::slice::from_ref(path)))
             }
+            Some(Scalar::Texts(paths)) if param.is_files() => Some((param, paths.as_slice())),
             _ => None,
         })
     }
@@ -108,8 +126,8 @@ impl Results<'_> {
 
     pub(crate) fn print(&self, receipts: &[(usize, Receipt)]) {
         let order = self.interface.order();
-        for (name, path) in self.written() {
-            println!("{name} -> {path}");
+        for (param, paths) in self.written() {
+            println!("{} -> {}", param.name, paths.join(", "));
         }
         for (param, receipt) in receipts {
             let name = &self.interface.params[*param].name;
@@ -144,7 +162,13 @@ impl Results<'_> {
             }
             (param.name.as_str(), value)
         });
-        let file = |(name, path)| (name, json!({ "type": "filename", "file": path }));
+        let files = self.written().map(|(param, paths)| {
+            let value = match param.is_files() {
+                true => json!({ "type": "filename", "files": paths }),
+                false => json!({ "type": "filename", "file": paths[0] }),
+            };
+            (param.name.as_str(), value)
+        });
         let receipts = outcome.receipts.iter().map(|(param, receipt)| {
             let value = json!({
                 "type": self.interface.params[*param].ty.name(),
@@ -155,7 +179,7 @@ impl Results<'_> {
             });
             (self.interface.params[*param].name.as_str(), value)
         });
-        let results = results.chain(receipts).chain(self.written().map(file));
+        let results = results.chain(receipts).chain(files);
         let results: BTreeMap<&str, Value> = results.collect();
         let times = outcome.times;
         json!({

@@ -138,7 +138,11 @@ impl Pending {
         let after = moving.call.as_mut().map(|call| call.after(ended, result));
         let mut state = moving.end();
         match after {
-            Some(After::Again(attempt)) => {
+            Some(After::Again(mut attempt)) => {
+                // The time-out is that of the call, and nobody else has the attempt yet.
+                if let Some(attempt) = Arc::get_mut(&mut attempt) {
+                    attempt.request.keep_deadline(ended.request.deadline());
+                }
                 if state.over {
                     attempt.request.cancel();
                 }

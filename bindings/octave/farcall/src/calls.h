@@ -59,6 +59,8 @@ struct Slot
 
   std::unique_ptr<Elements> elements;
   int64_t wide = 0;
+  // The texts that the caller passes.
+  Cell cells;
   // A text, or texts that each end with NUL.
   std::string text;
   // Their addresses, with NULL at the end. The call replaces those of texts that it writes.
@@ -86,36 +88,39 @@ struct Slot
   }
 };
 
-void pack_texts (Slot& slot, const octave_value& value)
+// Puts the texts of the caller one after the other, for the call.
+void lay_texts (Slot& slot)
 {
-  std::vector<std::string> given;
-  if (value.iscellstr () && slot.is_array ())
-    {
-      const Cell cells = value.cell_value ();
-      for (octave_idx_type place = 0; place < cells.numel (); place++)
-        {
-          if (cells.elem (place).rows () > 1)
-            refuse ("argument `" + slot.name + "` has a text of several rows");
-          given.push_back (cells.elem (place).string_value ());
-        }
-    }
-  else if (value.is_string () && (value.rows () == 1 || value.isempty ()))
-    given.push_back (value.isempty () ? "" : value.string_value ());
-  else
-    refuse ("argument `" + slot.name + "` must be "
-            + (slot.is_array () ? "a cell array of texts" : "one text"));
-
+  slot.text.clear ();
+  slot.texts.clear ();
   std::vector<size_t> starts;
-  for (const std::string& one : given)
+  for (octave_idx_type place = 0; place < slot.cells.numel (); place++)
     {
-      if (one.find ('\0') != std::string::npos)
-        refuse ("argument `" + slot.name + "` has a text with a NUL in it");
       starts.push_back (slot.text.size ());
-      slot.text += one + '\0';
+      slot.text += slot.cells.elem (place).string_value () + '\0';
     }
   for (size_t start : starts)
     slot.texts.push_back (&slot.text[start]);
   slot.texts.push_back (nullptr);
+}
+
+void pack_texts (Slot& slot, const octave_value& value)
+{
+  if (value.iscellstr () && slot.is_array ())
+    slot.cells = value.cell_value ();
+  else if (value.is_string () && (value.rows () == 1 || value.isempty ()))
+    slot.cells = Cell (octave_value (value.isempty () ? "" : value.string_value ()));
+  else
+    refuse ("argument `" + slot.name + "` must be "
+            + (slot.is_array () ? "a cell array of texts" : "one text"));
+  for (octave_idx_type place = 0; place < slot.cells.numel (); place++)
+    {
+      if (slot.cells.elem (place).rows () > 1)
+        refuse ("argument `" + slot.name + "` has a text of several rows");
+      if (slot.cells.elem (place).string_value ().find ('\0') != std::string::npos)
+        refuse ("argument `" + slot.name + "` has a text with a NUL in it");
+    }
+  lay_texts (slot);
 }
 
 void pack_slot (Slot& slot, const octave_value& value)
@@ -193,13 +198,11 @@ std::vector<size_t> reversed (std::vector<size_t> shape)
   return shape;
 }
 
-// Checks the dimensions of an array, and puts its elements in the order of the function. A row can
-// stand for a column, and the other way round, and `[]` for every array without elements.
-void arrange (const Function& function, Slot& slot)
+// Checks the dimensions of an array. A row can stand for a column, and the other way round, and
+// `[]` for every array without elements. Returns whether it is one of these.
+bool check_shape (const Function& function, const Slot& slot, dim_vector given)
 {
-  const size_t rank = slot.shape.size ();
   dim_vector wanted = octave_shape (slot.shape);
-  dim_vector given = slot.elements->shape ();
   wanted.chop_trailing_singletons ();
   given.chop_trailing_singletons ();
   const bool are_vectors = (is_vector (given) && is_vector (wanted))
@@ -207,13 +210,30 @@ void arrange (const Function& function, Slot& slot)
   if (given != wanted && ! (are_vectors && given.numel () == wanted.numel ()))
     refuse (function.name () + ": argument `" + slot.name + "` must be " + wanted.str () + ", not "
             + given.str ());
-  if (rank < 2)
+  return are_vectors;
+}
+
+// Checks the dimensions of an array, and puts its elements in the order of the function.
+void arrange (const Function& function, Slot& slot)
+{
+  const bool are_vectors = check_shape (function, slot, slot.elements->shape ());
+  if (slot.shape.size () < 2)
     return;
   if (are_vectors)
     slot.elements->reshape (octave_shape (is_turned (function, slot) ? reversed (slot.shape)
                                                                      : slot.shape));
   else if (is_turned (function, slot))
-    slot.elements->permute (backwards (rank));
+    slot.elements->permute (backwards (slot.shape.size ()));
+}
+
+// The same for texts.
+void arrange_texts (const Function& function, Slot& slot)
+{
+  const bool are_vectors = check_shape (function, slot, slot.cells.dims ());
+  if (are_vectors || ! is_turned (function, slot))
+    return;
+  slot.cells = slot.cells.permute (backwards (slot.shape.size ()));
+  lay_texts (slot);
 }
 
 // ---- Calls ----
@@ -282,7 +302,9 @@ void pack_all (const Function& function, Slots& slots, const octave_value_list& 
       slot.shape = shape_of (function, slots, index);
       if (slot.is_text ())
         {
-          if (! slot.is_read)
+          if (slot.is_read)
+            arrange_texts (function, slot);
+          else
             slot.texts.assign (octave_shape (slot.shape).numel () + 1, nullptr);
         }
       else if (slot.is_read)
@@ -373,15 +395,16 @@ bool wait (Call& call, double seconds)
   return true;
 }
 
-octave_value texts_of (Slot& slot)
+octave_value texts_of (const Function& function, Slot& slot)
 {
-  Cell cell (octave_shape (slot.shape));
+  const bool turned = is_turned (function, slot);
+  Cell cell (octave_shape (turned ? reversed (slot.shape) : slot.shape));
   for (octave_idx_type place = 0; place < cell.numel (); place++)
     {
       const char *text = slot.texts[place];
       cell(place) = std::string (text == nullptr ? "" : text);
     }
-  return cell;
+  return turned ? Cell (cell.permute (backwards (slot.shape.size ()))) : cell;
 }
 
 // The results of a call that has ended, by name.
@@ -394,7 +417,7 @@ octave_value results (Call& call)
       if (! slot.is_array () || ! slot.is_written)
         continue;
       if (slot.is_text ())
-        told.assign (slot.name, texts_of (slot));
+        told.assign (slot.name, texts_of (*call.function, slot));
       else
         {
           if (is_turned (*call.function, slot) && ! call.is_arranged)

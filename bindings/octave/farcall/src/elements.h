@@ -108,13 +108,22 @@ NDArray doubles (const octave_value& value, const std::string& name)
   return numbers;
 }
 
+bool is_finite (double number) { return std::isfinite (number); }
+bool is_finite (const Complex& number)
+{
+  return std::isfinite (number.real ()) && std::isfinite (number.imag ());
+}
+bool is_finite (const FloatComplex& number)
+{
+  return std::isfinite (number.real ()) && std::isfinite (number.imag ());
+}
+
 // Numbers that no `float` holds are refused, and do not become infinite.
 template <typename A, typename B> A floats (const B& numbers, const std::string& name)
 {
   const A near (numbers);
   for (octave_idx_type place = 0; place < numbers.numel (); place++)
-    if (std::isfinite (std::abs (numbers.xelem (place)))
-        && ! std::isfinite (std::abs (near.xelem (place))))
+    if (is_finite (numbers.xelem (place)) && ! is_finite (near.xelem (place)))
       refuse ("argument `" + name + "` has a number that is too large for a float");
   return near;
 }

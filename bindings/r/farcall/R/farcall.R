@@ -189,7 +189,7 @@ print.farcall_session <- function(x, ...) {
     checked <- function(packed) .guarded(packed, "farcall_argument")
     for (index in which(!is_array))
         slots[[index]] <- checked(pack(index, .scalar(given[[names[index]]], interface, index)))
-    # The library reads these texts when it reads the scalars.
+    # The library reads these texts when it reads the scalars, and their order when the call begins.
     is_read_text <- has_texts & !interface$written
     for (index in which(is_read_text)) {
         value <- given[[names[index]]]
@@ -198,12 +198,15 @@ print.farcall_session <- function(x, ...) {
     shapes <- lapply(seq_along(names), function(index) {
         if (is_array[index]) .guarded(.Call(fc_shape, pointer, slots, types, index - 1L))
     })
-    for (index in which(is_array & !is_read_text)) {
+    for (index in which(is_array)) {
         shape <- shapes[[index]]
         slots[[index]] <- if (interface$read[index]) {
             value <- .ordered(given[[names[index]]], shape, interface, index)
             given[[names[index]]] <- value
-            checked(pack(index, value))
+            if (is_read_text[index])
+                checked(.Call(fc_pack_texts, value, names[index]))
+            else
+                checked(pack(index, value))
         } else {
             .Call(fc_room, types[index], prod(shape))
         }

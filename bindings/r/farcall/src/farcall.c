@@ -19,16 +19,23 @@
 /* Most dimensions of an array. */
 #define DIMENSIONS 16
 
+/* The status of the last error. The library may know a later one by the time R asks: the garbage
+ * collector ends calls. */
+static int last_status;
+
 static void fail(void)
 {
+    last_status = farcall_error_status();
     Rf_error("%s", farcall_error_message());
 }
 
 static void *address_of(SEXP pointer)
 {
     void *address = TYPEOF(pointer) == EXTPTRSXP ? R_ExternalPtrAddr(pointer) : NULL;
-    if (address == NULL)
+    if (address == NULL) {
+        last_status = FARCALL_ARGUMENT;
         Rf_error("this object of farcall is not valid in this session of R: make it again");
+    }
     return address;
 }
 
@@ -560,8 +567,10 @@ SEXP fc_wait(SEXP pointer, SEXP seconds)
     farcall_status status = farcall_wait(*session, Rf_asReal(seconds));
     if (status == FARCALL_RUNNING)
         return Rf_ScalarLogical(FALSE);
-    if (status == FARCALL_CANCELLED)
+    if (status == FARCALL_CANCELLED) {
+        last_status = status;
         Rf_error("the call was cancelled");
+    }
     if (status != FARCALL_OK)
         fail();
     return Rf_ScalarLogical(TRUE);
@@ -579,10 +588,12 @@ SEXP fc_cancel(SEXP pointer)
     return Rf_ScalarLogical(farcall_cancel(*session) == FARCALL_OK);
 }
 
-/* The status of the last failure. */
+/* The status of the last error, once; that of a fault here for an error of R itself. */
 SEXP fc_last_error(void)
 {
-    return Rf_ScalarInteger(farcall_error_status());
+    int status = last_status != 0 ? last_status : FARCALL_INTERNAL;
+    last_status = 0;
+    return Rf_ScalarInteger(status);
 }
 
 SEXP fc_times(SEXP pointer)

@@ -1,8 +1,9 @@
 //! Files that arguments name.
 //!
 //! The server asks for pieces of an input file while the call runs. An output file is written
-//! beside its place and replaces the old file after the call has succeeded, all at once. A failed
-//! call changes no file.
+//! in the folder of its place, without a name where the system has such files, and replaces the old
+//! file after the call has succeeded, all at once. A failed call changes no file, and a client that
+//! is killed leaves none.
 
 use crate::error::Error;
 use crate::progress::Progress;
@@ -38,10 +39,12 @@ struct NamedFile {
     target: Option<Target>,
 }
 
-/// An output file. Until it is complete, it lies beside the file that it will replace.
+/// An output file. Until it is complete, it is in the folder of the file that it will replace.
 struct Target {
     file: File,
-    temporary: PathBuf,
+    /// Its name until it is in its place; none if it has no name yet.
+    temporary: Option<PathBuf>,
+    /// Its place, without links.
     path: PathBuf,
     received: u64,
     total: Option<u64>,
@@ -80,10 +83,19 @@ impl Files {
         interface: &Interface,
         scalars: &mut [Option<Scalar>],
     ) -> Result<Files, Error> {
-        let mut files = Vec::new();
+        let mut files: Vec<NamedFile> = Vec::new();
         for (number, param, text) in interface.file_names(scalars) {
             let opened = NamedFile::open(number, &param.name, param.mode, Path::new(&*text));
-            files.push(opened.map_err(|problem| problem.of(function))?);
+            let opened = opened.map_err(|problem| problem.of(function))?;
+            if files
+                .iter()
+                .any(|other| other.replaces_the_file_of(&opened))
+            {
+                let text = "the call writes another result to this file; name one file for each";
+                let error = io::Error::new(io::ErrorKind::InvalidInput, text);
+                return Err(opened.problem(error).of(function));
+            }
+            files.push(opened);
             let name = Path::new(&*text).file_name().unwrap_or_default();
             let name = name.to_string_lossy();
             let skipped = name.chars().count().saturating_sub(NAME_CHARACTERS);
@@ -197,6 +209,12 @@ impl NamedFile {
         }
     }
 
+    /// Whether both are output files with the same place.
+    fn replaces_the_file_of(&self, other: &NamedFile) -> bool {
+        let both = self.target.as_ref().zip(other.target.as_ref());
+        both.is_some_and(|(one, other)| one.path == other.path)
+    }
+
     fn problem(&self, source: io::Error) -> Problem {
         Problem {
             argument: self.argument.clone(),
@@ -255,7 +273,7 @@ fn check_regular(metadata: &fs::Metadata) -> io::Result<()> {
 }
 
 impl Target {
-    /// Creates a file beside `given`, with the permissions of the file that it will replace.
+    /// Creates a file for the place `given`, with the permissions of the file that it will replace.
     fn new(given: &Path) -> io::Result<Target> {
         let replaced = match fs::metadata(given) {
             Ok(metadata) => {
@@ -270,9 +288,15 @@ impl Target {
         // A link is followed: its target is replaced, and not the link.
         let path = match &replaced {
             Some(_) => fs::canonicalize(given)?,
-            None => given.to_owned(),
+            None => new_place(given)?,
         };
-        let (temporary, file) = create_beside(&path)?;
+        let (temporary, file) = match create_unnamed(&path) {
+            Some(file) => (None, file),
+            None => {
+                let (temporary, file) = beside(&path, |name| File::create_new(name))?;
+                (Some(temporary), file)
+            }
+        };
         let target = Target {
             file,
             temporary,
@@ -305,7 +329,14 @@ impl Target {
     }
 
     fn place(&mut self) -> io::Result<()> {
-        fs::rename(&self.temporary, &self.path)?;
+        let temporary = match &self.temporary {
+            Some(temporary) => temporary,
+            None => {
+                let (temporary, ()) = beside(&self.path, |name| give_name(&self.file, name))?;
+                self.temporary.insert(temporary)
+            }
+        };
+        fs::rename(temporary, &self.path)?;
         self.is_placed = true;
         Ok(())
     }
@@ -313,10 +344,71 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        if !self.is_placed {
-            let _ = fs::remove_file(&self.temporary);
+        if let Some(temporary) = self.temporary.as_ref().filter(|_| !self.is_placed) {
+            let _ = fs::remove_file(temporary);
         }
     }
+}
+
+/// The place of a file that does not exist: links that lead nowhere yet are followed.
+fn new_place(given: &Path) -> io::Result<PathBuf> {
+    /// As many as Linux follows.
+    const MOST_LINKS: usize = 40;
+    let mut place = given.to_owned();
+    for _ in 0..MOST_LINKS {
+        let folder = place.parent().filter(|folder| *folder != Path::new(""));
+        let folder = fs::canonicalize(folder.unwrap_or(Path::new(".")))?;
+        match fs::read_link(&place) {
+            Ok(to) => place = folder.join(to),
+            Err(_) => {
+                let name = place.file_name().ok_or_else(no_file_name)?;
+                return Ok(folder.join(name));
+            }
+        }
+    }
+    Err(io::Error::other("too many links follow each other"))
+}
+
+fn no_file_name() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "it is not a file name")
+}
+
+/// Creates a file without a name in the folder of `path`, which goes with its process. `None` if
+/// the file system has no such files, or if the file could not get a name.
+#[cfg(target_os = "linux")]
+fn create_unnamed(path: &Path) -> Option<File> {
+    use rustix::fs::{Mode, OFlags, open};
+
+    let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
+    let file = File::from(open(path.parent()?, flags, Mode::from_raw_mode(0o666)).ok()?);
+    fs::metadata(by_number(&file)).is_ok().then_some(file)
+}
+
+/// Gives a file without a name one.
+#[cfg(target_os = "linux")]
+fn give_name(file: &File, name: &Path) -> io::Result<()> {
+    use rustix::fs::{AtFlags, CWD, linkat};
+
+    let link = AtFlags::SYMLINK_FOLLOW;
+    Ok(linkat(CWD, by_number(file), CWD, name, link)?)
+}
+
+/// A name of an open file, by way of its number.
+#[cfg(target_os = "linux")]
+fn by_number(file: &File) -> PathBuf {
+    use std::os::fd::AsRawFd;
+
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn create_unnamed(_: &Path) -> Option<File> {
+    None
+}
+
+#[cfg(not(target_os = "linux"))]
+fn give_name(_: &File, _: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Allocates disk space for a part of a file. Pieces are then written faster. It also saves a file
@@ -342,25 +434,19 @@ fn reserve(_: &File, _: u64, _: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates a new file in the folder of `path`.
-fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
+/// Makes something under a new name in the folder of `path`.
+fn beside<T>(path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(PathBuf, T)> {
     static LAST: AtomicU64 = AtomicU64::new(0);
     const TRIES: usize = 1000;
-    let name = path
-        .file_name()
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "it is not a file name"))?;
+    let name = path.file_name().ok_or_else(no_file_name)?;
     // Bounds the length of the name, which the system limits.
     let name: String = name.to_string_lossy().chars().take(40).collect();
     for _ in 0..TRIES {
         let number = LAST.fetch_add(1, Ordering::Relaxed);
         let own = format!(".{name}.farcall-{}-{number}", std::process::id());
         let temporary = path.with_file_name(own);
-        match OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&temporary)
-        {
-            Ok(file) => return Ok((temporary, file)),
+        match make(&temporary) {
+            Ok(made) => return Ok((temporary, made)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }

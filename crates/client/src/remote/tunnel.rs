@@ -88,8 +88,16 @@ impl Tunnel {
             // One byte at a time: what follows the line belongs to the server.
             let mut byte = [0];
             let read = (&mut &*stream).read(&mut byte).unwrap_or(0);
-            if read == 0 || heard.len() == MOST_NOISE {
+            if read == 0 {
                 return Err(self.failure(address));
+            }
+            if heard.len() == MOST_NOISE {
+                let text = format!(
+                    "the login scripts of {} print more than {MOST_NOISE} bytes; let them print \
+                     nothing where no terminal is",
+                    address.to()
+                );
+                return Err(io::Error::other(text));
             }
             heard.push(byte[0]);
         }

@@ -1,7 +1,7 @@
 //! Arrays of texts: their number of texts, and the fields of texts of fixed length. The number of
 //! texts in an array is bounded. A text that is too long for its field is refused and never cut.
 
-use super::{ArrayLayout, Axis, DimEvaluator, DimensionPart, LayoutError, Problem};
+use super::{ArrayLayout, Axis, DimEvaluator, DimensionPart, LayoutError, Problem, Vec};
 use crate::{Interface, Param, Scalar, ScalarError, Values};
 
 /// Largest number of texts in one array.
@@ -22,17 +22,40 @@ impl Interface {
         self.count_texts(&self.params[param], values)
     }
 
-    fn count_texts(&self, param: &Param, values: Values<'_>) -> Result<usize, LayoutError> {
-        let mut count = 1usize;
-        for (dimension, dim) in param.dims.iter().enumerate() {
+    /// The lengths of the parameter with this index, which is an array of texts, as declared.
+    pub fn text_shape(
+        &self,
+        param: usize,
+        scalars: &[Option<Scalar>],
+    ) -> Result<Vec<u64>, LayoutError> {
+        let values = Values {
+            scalars,
+            elements: &[],
+        };
+        self.text_lengths(&self.params[param], values).collect()
+    }
+
+    fn text_lengths(
+        &self,
+        param: &Param,
+        values: Values<'_>,
+    ) -> impl Iterator<Item = Result<u64, LayoutError>> {
+        let dims = param.dims.iter().enumerate();
+        dims.map(move |(dimension, dim)| {
             let evaluator = DimEvaluator {
                 interface: self,
                 param,
                 dimension,
                 values,
             };
-            let size = evaluator.axis(dim)?.size;
-            let size = usize::try_from(size).ok();
+            Ok(evaluator.axis(dim)?.size)
+        })
+    }
+
+    fn count_texts(&self, param: &Param, values: Values<'_>) -> Result<usize, LayoutError> {
+        let mut count = 1usize;
+        for size in self.text_lengths(param, values) {
+            let size = usize::try_from(size?).ok();
             count = size
                 .and_then(|size| count.checked_mul(size))
                 .filter(|count| *count <= MOST_TEXTS)

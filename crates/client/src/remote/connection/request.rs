@@ -152,6 +152,11 @@ impl Request {
         self.deadline
     }
 
+    /// Lets it end at the deadline of the request that it takes over from.
+    pub(crate) fn keep_deadline(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+    }
+
     /// Gives the request up. Its memory is no longer touched, and every wait for it ends.
     pub(crate) fn cancel(&self) {
         let mut state = self.connection.lock();

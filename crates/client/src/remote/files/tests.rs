@@ -160,3 +160,61 @@ fn a_server_gets_what_the_interface_says_and_nothing_else() {
     }
     assert!(!Path::new(&c).exists());
 }
+
+#[test]
+fn two_results_do_not_go_to_one_file() {
+    let folder = Folder::new("same");
+    let (a, b) = (folder.file("a", "in"), folder.file("b", "old"));
+    let here = folder.0.file_name().unwrap().to_str().unwrap();
+    let same = format!("{}/../{here}/b", folder.0.display());
+    let (files, _) = open([&a, &b, &same]);
+    let error = files.err().unwrap().to_string();
+    assert!(error.contains("argument `c`"), "{error}");
+    assert!(error.contains("another result to this file"), "{error}");
+    // The input file may be replaced.
+    let (files, _) = open([&a, &b, &a]);
+    assert!(files.is_ok());
+    drop(files);
+    assert_eq!(folder.names(), ["a", "b"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_to_a_file_that_is_not_there_yet_is_followed() {
+    let folder = Folder::new("links");
+    let (a, b) = (folder.file("a", "in"), folder.file("b", "old"));
+    fs::create_dir(folder.0.join("far")).unwrap();
+    std::os::unix::fs::symlink("far/c", folder.0.join("next")).unwrap();
+    std::os::unix::fs::symlink("next", folder.0.join("c")).unwrap();
+    let c = folder.0.join("c").to_str().unwrap().to_string();
+    let (files, _) = open([&a, &b, &c]);
+    let files = files.unwrap();
+    ask(&files, 1, write(0, 0, b"")).unwrap();
+    ask(&files, 2, write(0, 3, b"new")).unwrap();
+    files.place("f").unwrap();
+    drop(files);
+    assert_eq!(fs::read_to_string(folder.0.join("far/c")).unwrap(), "new");
+    assert!(Path::new(&c).is_symlink(), "the link stays");
+    assert_eq!(folder.names(), ["a", "b", "c", "far", "next"]);
+    std::os::unix::fs::symlink("ring", folder.0.join("ring")).unwrap();
+    let ring = folder.0.join("ring").to_str().unwrap().to_string();
+    let (files, _) = open([&a, &b, &ring]);
+    assert!(files.err().unwrap().to_string().contains("argument `c`"));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_client_that_is_killed_leaves_no_file() {
+    let folder = Folder::new("killed");
+    let (a, b) = (folder.file("a", "in"), folder.file("b", "old"));
+    let c = folder.0.join("c");
+    if create_unnamed(&c).is_none() {
+        eprintln!("this file system has no files without a name");
+        return;
+    }
+    let (files, _) = open([&a, &b, c.to_str().unwrap()]);
+    let files = files.unwrap();
+    ask(&files, 2, write(0, 10, b"half")).unwrap();
+    assert_eq!(folder.names(), ["a", "b"]);
+    drop(files);
+}
