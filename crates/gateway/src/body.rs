@@ -1,4 +1,5 @@
-//! The body of a request: it is read within the bounds of the gateway, or passed over.
+//! The body of a request: it is read within the bounds of the gateway, or passed over. What the
+//! bytes mean is for others.
 
 use crate::failure::Failure;
 use axum::body::BodyDataStream;

@@ -1,4 +1,5 @@
-//! A gateway whose server is not there, over real sockets.
+//! A gateway whose server is not there, over real sockets. Tests with a server are in
+//! `testing/e2e`.
 
 use super::*;
 use std::io::{Read, Write};
