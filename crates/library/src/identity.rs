@@ -1,5 +1,6 @@
 //! Identifies the loaded libraries: path, version and kernel. The answer comes from the library
-//! itself, or from the build id of its file. It is for people, and nothing is decided by it.
+//! itself, or from the build id of its file. It is for people; only the kernel
+//! decides something (`kernel`).
 
 use crate::loader::Loaded;
 use std::ffi::{CStr, c_char, c_void};
@@ -53,9 +54,14 @@ impl Identity {
             path: address.and_then(path_of),
             version,
             build,
-            kernel: text_of(library, &KERNELS),
+            kernel: kernel(library),
         }
     }
+}
+
+/// The kernel that a library has selected.
+pub(crate) fn kernel(library: &Loaded) -> Option<String> {
+    text_of(library, &KERNELS)
 }
 
 fn version(library: &Loaded) -> Option<String> {

@@ -18,6 +18,7 @@ mod compile;
 mod failure;
 mod identity;
 mod invoke;
+mod kernel;
 mod loader;
 mod parallel;
 mod source;

@@ -1,6 +1,7 @@
 //! Loads shared libraries and finds their symbols. It does not know the types of functions. A
 //! library is never unloaded, so the address of a symbol remains valid.
 
+use crate::kernel;
 use std::ffi::{CStr, CString, c_void};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -42,10 +43,12 @@ impl Loaded {
         for candidate in &candidates {
             match open(candidate) {
                 Ok(handle) => {
-                    return Ok(Loaded {
+                    let library = Loaded {
                         name: name.to_string(),
                         handle,
-                    });
+                    };
+                    kernel::select(&library);
+                    return Ok(library);
                 }
                 Err(error) => reason = reason.or(Some(error)),
             }
