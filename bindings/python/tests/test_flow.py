@@ -56,6 +56,9 @@ def test_wrong_arguments_say_what_is_right(tmp_path):
     bad.write_text("0,1,1,10\n0,1,x,10\n")
     with pytest.raises(ValueError, match=r"bad\.csv: line 2: order"):
         flow.read_pattern(bad)
+    bad.write_text("0,1,1\n0,1\n")
+    with pytest.raises(ValueError, match=r"bad\.csv: line 2: expected"):
+        flow.edges(bad)
 
 
 @pytest.mark.parametrize(

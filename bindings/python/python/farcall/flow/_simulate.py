@@ -17,7 +17,11 @@ Pattern = _native.FlowPattern
 
 def edges(path: str | PathLike[str], latency: float = 0.0) -> Platform:
     """Read a network from a file of `from,to,bandwidth` lines."""
-    return Platform.from_edges(Path(path).read_text(encoding="utf-8"), latency)
+    text = Path(path).read_text(encoding="utf-8")
+    try:
+        return Platform.from_edges(text, latency)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def pattern(
