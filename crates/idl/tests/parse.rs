@@ -3,7 +3,7 @@
 //! refused.
 
 use farcall_idl::{
-    Body, Code, Constant, Convention, Interface, Library, Mode, Parsed, Passed, Scalar,
+    Body, Code, Constant, Convention, Interface, Library, Mode, Parsed, Passed, Scalar, Severity,
     StringLengths, Type, parse_document, parse_interface, render,
 };
 
@@ -316,4 +316,20 @@ fn gpus_are_in_the_description_that_a_caller_sees() {
     }
     let twice = "Define f(IN int n) Gpus 1 Gpus 2 Calls \"C\" f(n);";
     assert!(parse_interface(twice).is_err());
+}
+
+#[test]
+fn an_error_after_many_warnings_is_not_lost() {
+    let warned = |number| format!("Define f{number}(IN int n, double x[n]) Calls \"C\" f(n, x);\n");
+    let warned: String = (0..150).map(warned).collect();
+    for wrong in [
+        "Define g(IN int n, IN double x[m]) Calls \"C\" g(n, x);",
+        "Define f0(IN int n) Calls \"C\" f(n);",
+    ] {
+        let parsed = parse_document(&format!("{warned}{wrong}"));
+        assert!(parsed.has_errors(), "{wrong}");
+        let warnings = parsed.diagnostics.iter();
+        let warnings = warnings.filter(|found| found.severity == Severity::Warning);
+        assert_eq!(warnings.count(), 100);
+    }
 }
