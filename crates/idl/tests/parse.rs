@@ -318,6 +318,25 @@ fn gpus_are_in_the_description_that_a_caller_sees() {
     assert!(parse_interface(twice).is_err());
 }
 
+/// A peer can send such a text. Suggestions for each of its names would take seconds.
+#[test]
+fn unknown_names_in_every_place_cost_little() {
+    let known = (0..200).map(|number| format!("IN int {}{number}", "ab".repeat(25)));
+    let unknown = format!("[{}]", ["zz"; 85].join("+")).repeat(16);
+    let arrays = (0..10).map(|number| format!("IN double x{number}{unknown}"));
+    let params: Vec<String> = known.chain(arrays).collect();
+    let text = format!("Define f({}) Calls \"C\" f();", params.join(", "));
+    assert!(text.len() < farcall_idl::MAX_INTERFACE);
+    let begun = std::time::Instant::now();
+    let error = parse_interface(&text).unwrap_err();
+    assert!(
+        error.to_string().contains("`zz` is not a parameter"),
+        "{error}"
+    );
+    let seconds = begun.elapsed().as_secs_f64();
+    assert!(seconds < 20.0, "{seconds} s");
+}
+
 #[test]
 fn an_error_after_many_warnings_is_not_lost() {
     let warned = |number| format!("Define f{number}(IN int n, double x[n]) Calls \"C\" f(n, x);\n");
