@@ -235,6 +235,9 @@ def test_traces_are_read_as_text_bytes_and_chakra(tmp_path):
         (tmp_path / f"all.{rank}.et").write_bytes(trace)
     slow = flow.Platform("hypercrossbar:2")
     assert flow.simulate(slow, flow.read_chakra(tmp_path / "all")).makespan == 64.0
+    (tmp_path / "all.3.et").write_bytes(trace)
+    with pytest.raises(FileNotFoundError, match=r"all\.2\.et: no such file, .*all\.3\.et"):
+        flow.read_chakra(tmp_path / "all")
     with pytest.raises(ValueError, match="leave out loggops"):
         flow.read_pattern(tmp_path / "rows.csv", loggops=costs)
     with pytest.raises(ValueError, match="tolerance"):

@@ -73,10 +73,24 @@ def read_chakra(prefix: str | PathLike[str], *, loggops: str | None = None) -> P
     files = [Path(f"{prefix}.0.et")]
     while (following := Path(f"{prefix}.{len(files)}.et")).exists():
         files.append(following)
+    if later := _later_rank(files):
+        raise FileNotFoundError(
+            f"{following}: no such file, but there is {later}: give the files of all ranks"
+        )
     try:
         return Pattern.from_chakra([file.read_bytes() for file in files], loggops)
     except ValueError as error:
         raise ValueError(f"{prefix}: {error}") from None
+
+
+def _later_rank(files: list[Path]) -> Path | None:
+    """A file of a rank above the one that follows these, which is missing."""
+    start, folder = files[0].name.removesuffix("0.et"), files[0].parent
+    for file in sorted(folder.iterdir()) if files[0].exists() else ():
+        rank = file.name.removeprefix(start).removesuffix(".et")
+        if file.name == f"{start}{rank}.et" and rank.isdecimal() and int(rank) > len(files):
+            return file
+    return None
 
 
 def jobs(patterns: Iterable[tuple[Pattern, float]]) -> Pattern:
