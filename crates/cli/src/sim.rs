@@ -111,6 +111,12 @@ fn run_scenario(arguments: &Arguments, path: &Path) -> Result<(), Failure> {
     let description: Description = toml::from_str(&text).map_err(|error| wrong(&error))?;
     let cases = description.cases().map_err(|error| wrong(&error))?;
     if !cases.is_empty() {
+        if !(arguments.policy.is_empty() && arguments.queue.is_empty()) {
+            return Err(Failure::usage(
+                "--policy and --queue: a scenario with [[clients]] has one server, whose `policy` \
+                 is in the file. Leave them out",
+            ));
+        }
         run_cases(&cases, arguments.json);
         return Ok(());
     }
@@ -291,5 +297,30 @@ fn print(named: &Named, outcomes: impl Iterator<Item = (Policies, Outcome)>) {
             100.0 * outcome.median_error(0),
             calls.join("")
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_refused_where_they_have_no_effect() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/sim");
+        let file = folder.join("papers/table4.toml");
+        for (policy, queue) in [
+            (vec![Policy::default()], Vec::new()),
+            (Vec::new(), vec![QueuePolicy::Sjf]),
+        ] {
+            let arguments = Arguments {
+                command: None,
+                scenario: Some(file.clone()),
+                policy,
+                queue,
+                json: false,
+            };
+            let failure = run_scenario(&arguments, &file).unwrap_err();
+            assert!(format!("{failure:?}").contains("--policy and --queue"));
+        }
     }
 }
