@@ -12,6 +12,8 @@ use serde::Deserialize;
 /// The most servers, sites and calls that are simulated.
 const MOST_HOSTS: usize = 10_000;
 const MOST_CALLS: usize = 1_000_000;
+/// The most pairs of a server and a site: what is known of each path takes about a kilobyte.
+const MOST_PATHS: usize = 1_000_000;
 /// The most clients that call again and again, and threads of their calls.
 const MOST_CLIENTS: u64 = 10_000;
 const MOST_THREADS: u32 = 64;
@@ -220,6 +222,13 @@ impl Description {
         if machines.is_empty() || sites.is_empty() || sites.len() > MOST_HOSTS {
             return Err(format!(
                 "a scenario must have 1 to {MOST_HOSTS} servers and 1 to {MOST_HOSTS} sites"
+            ));
+        }
+        if machines.len() * sites.len() > MOST_PATHS {
+            return Err(format!(
+                "{} servers and {} sites have more than {MOST_PATHS} paths between them",
+                machines.len(),
+                sites.len()
             ));
         }
         let mut arrivals = Vec::new();
@@ -591,6 +600,20 @@ mod tests {
             assert!(error.contains("[[clients]]"), "{error}");
         }
         assert!(wrong("[[site]]", "[[site]]\nclient = 1e6").contains("[[clients]]"));
+    }
+
+    #[test]
+    fn the_paths_between_servers_and_sites_are_bounded() {
+        let site = "[[site]]\nup = 1e6\ndown = 1e6\n";
+        let server = "[[server]]\ncount = 10000\nspeed = 1e9\nup = 1e6\ndown = 1e6\n";
+        let calls = "[[calls]]\nfunction = \"ep\"\ncount = 1\nn = [20, 20]\n";
+        let of = |sites| {
+            let text = format!("{server}{}{calls}", site.repeat(sites));
+            let description: Description = toml::from_str(&text).unwrap();
+            description.scenario().err()
+        };
+        assert_eq!(of(100), None);
+        assert!(of(101).unwrap().contains("1000000 paths"));
     }
 
     /// The rows of a table of the first Ninf paper that were not used to choose the scenario: n,
