@@ -276,7 +276,11 @@ fn print(named: &Named, outcomes: impl Iterator<Item = (Policies, Outcome)>) {
     /// Servers whose calls have a column.
     const COLUMNS: usize = 8;
     let shown = named.servers.iter().take(COLUMNS);
-    let titles: Vec<String> = shown.map(|name| format!("{name:>10}")).collect();
+    let widths: Vec<usize> = shown.clone().map(|name| width(name)).collect();
+    let titles: Vec<String> = shown
+        .zip(&widths)
+        .map(|(name, width)| format!("{name:>width$}"))
+        .collect();
     println!(
         "policy                 makespan  mean response  95 % within  error  {}",
         titles.join("")
@@ -285,8 +289,8 @@ fn print(named: &Named, outcomes: impl Iterator<Item = (Policies, Outcome)>) {
         let calls = calls_of(&outcome, named.servers.len());
         let calls: Vec<String> = calls
             .iter()
-            .take(COLUMNS)
-            .map(|one| format!("{one:>10}"))
+            .zip(&widths)
+            .map(|(one, width)| format!("{one:>width$}"))
             .collect();
         println!(
             "{:<20} {:>8.2} s  {:>11.3} s  {:>9.3} s  {:>3.0} %  {}",
@@ -300,9 +304,19 @@ fn print(named: &Named, outcomes: impl Iterator<Item = (Policies, Outcome)>) {
     }
 }
 
+/// The width of the column of a server: names do not touch.
+fn width(name: &str) -> usize {
+    10.max(name.chars().count() + 2)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_are_wider_than_the_names_of_servers() {
+        assert_eq!(["far", "server 1", "server 1 10"].map(width), [10, 10, 13]);
+    }
 
     #[test]
     fn policies_are_refused_where_they_have_no_effect() {
