@@ -352,3 +352,26 @@ fn an_error_after_many_warnings_is_not_lost() {
         assert_eq!(warnings.count(), 100);
     }
 }
+
+#[test]
+fn what_holds_for_the_file_is_said_once() {
+    let function = "Define f(IN string s) Calls \"FORTRAN\" f(s);\n";
+    let file = |first: &str, second: &str| parse_document(&[first, function, second].concat());
+    for (one, other) in [
+        (
+            "FortranStringConvention last;",
+            "FortranStringConvention justAfter;",
+        ),
+        ("FortranFormat \"%s_\";", "FortranFormat \"%u\";"),
+        ("Compiler \"gcc\";", "Compiler \"clang\";"),
+        ("Linker \"gcc\";", "Linker \"clang\";"),
+    ] {
+        let parsed = file(one, other);
+        let message = &parsed.diagnostics[0].message;
+        assert!(
+            parsed.has_errors() && message.contains("is given twice"),
+            "{message}"
+        );
+        assert!(!file(one, one).has_errors(), "{one}");
+    }
+}
