@@ -76,6 +76,27 @@ def test_numbers_out_of_range_are_refused(option):
         flow.simulate(line, flow.pattern("ring", line, 1), **option)
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"verify": True, "mode": "iterated"},
+        {"verify": True, "mode": "packets"},
+        {"tolerance": 0.05, "mode": "equal-split"},
+        {"virtual_output_queues": True},
+        {"resolution": 1.0, "mode": "packets"},
+        {"stored_packet": 100.0, "mode": "packets"},
+        {"window": 0},
+        {"buffer": 0, "mode": "packets"},
+    ],
+)
+def test_what_has_no_effect_is_refused(option):
+    pattern = flow.pattern("ring", TORUS, 1)
+    with pytest.raises(ValueError, match=f"{next(iter(option))} .*(leave it out|1 or more)"):
+        flow.simulate(TORUS, pattern, **option)
+    with pytest.raises(ValueError, match="count 0"):
+        flow.pattern("ring", TORUS, 1, count=0)
+
+
 def test_what_a_trace_has_by_itself_is_refused(tmp_path):
     (tmp_path / "one.goal").write_text("num_ranks 2\nrank 0 {\nsend 8b to 1\n}\n")
     trace = flow.read_pattern(tmp_path / "one.goal", loggops="L=1")
