@@ -51,6 +51,20 @@ def test_files_that_are_wrong_name_the_line(tmp_path):
     assert "rank 1 waits for rank 0 (line 1)" in run.stderr
 
 
+def test_a_missing_rank_of_a_chakra_trace_is_named(tmp_path):
+    # The node is a barrier, so the ranks that are there would do without the missing one.
+    name = b"\x0a\x09comm_type\x48\x09", b"\x0a\x09comm_size\x48\x01"
+    node = b"\x08\x01\x18\x07" + b"".join(b"\x52" + bytes([len(a)]) + a for a in name)
+    for rank in (0, 1, 3):
+        (tmp_path / f"all.{rank}.et").write_bytes(b"\x00" + bytes([len(node)]) + node)
+    chakra = ["run", "--platform", "torus:4x4", "--pattern", f"chakra:{tmp_path}/all"]
+    run = flow(*chakra)
+    assert run.returncode == 1
+    assert "all.2.et: no such file, but there is all.3.et" in run.stderr
+    (tmp_path / "all.3.et").unlink()
+    assert flow(*chakra).returncode == 0
+
+
 def test_a_plot_without_its_packages_says_so(tmp_path):
     picture = str(tmp_path / "picture.svg")
     run = flow("plot", *RING, "--size", "1", "-o", picture, "--python", "/nonexistent/python")

@@ -1,6 +1,7 @@
 """The record of calls, as tools of the Python world read it."""
 
 import json
+import resource
 import subprocess
 
 import pyarrow
@@ -70,3 +71,23 @@ def test_many_calls_are_counted_exactly(start, tmp_path):
     (row,) = json.loads(ran.stdout)["rows"]
     assert row["calls"] == rounds * batch
     assert row["failed"] == 0
+
+
+def test_a_part_that_cannot_be_written_whole_is_not_left(start, tmp_path):
+    server = start(LIBRARIES / "bench.idl", options=["--record", tmp_path / "record"])
+    server.connect().function("bench/null")(1)
+    assert server.stop() == 0
+    new = tmp_path / "day.jsonl.zst"
+    # Nothing can be written into a file, as on a full disk.
+    ran = subprocess.run(
+        [FARCALL, "record", "cut", tmp_path / "record", "-o", new],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        restore_signals=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
+    )
+    assert ran.returncode == 1
+    assert "cannot write" in ran.stderr
+    assert not new.exists()

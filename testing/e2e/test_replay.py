@@ -90,7 +90,7 @@ def test_the_table_and_the_picture(record, tmp_path):
         (["--policy", "best"], "fcfs"),
         (["--add", "b"], "copy-of"),
         (["--clients", "2"], "x2"),
-        (["--plot", "day.txt"], ".svg"),
+        (["--plot", "day.txt"], "--plot must end in .svg"),
         (["--to", "2000-01-01"], "no calls"),
     ],
 )

@@ -56,6 +56,9 @@ def test_wrong_arguments_say_what_is_right(tmp_path):
     bad.write_text("0,1,1,10\n0,1,x,10\n")
     with pytest.raises(ValueError, match=r"bad\.csv: line 2: order"):
         flow.read_pattern(bad)
+    bad.write_text("0,1,1\n0,1\n")
+    with pytest.raises(ValueError, match=r"bad\.csv: line 2: expected"):
+        flow.edges(bad)
 
 
 @pytest.mark.parametrize(
@@ -71,6 +74,27 @@ def test_numbers_out_of_range_are_refused(option):
     line = flow.Platform("mesh:4")
     with pytest.raises(ValueError, match=f"{next(iter(option))}.*expected"):
         flow.simulate(line, flow.pattern("ring", line, 1), **option)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"verify": True, "mode": "iterated"},
+        {"verify": True, "mode": "packets"},
+        {"tolerance": 0.05, "mode": "equal-split"},
+        {"virtual_output_queues": True},
+        {"resolution": 1.0, "mode": "packets"},
+        {"stored_packet": 100.0, "mode": "packets"},
+        {"window": 0},
+        {"buffer": 0, "mode": "packets"},
+    ],
+)
+def test_what_has_no_effect_is_refused(option):
+    pattern = flow.pattern("ring", TORUS, 1)
+    with pytest.raises(ValueError, match=f"{next(iter(option))} .*(leave it out|1 or more)"):
+        flow.simulate(TORUS, pattern, **option)
+    with pytest.raises(ValueError, match="count 0"):
+        flow.pattern("ring", TORUS, 1, count=0)
 
 
 def test_what_a_trace_has_by_itself_is_refused(tmp_path):
@@ -232,6 +256,9 @@ def test_traces_are_read_as_text_bytes_and_chakra(tmp_path):
         (tmp_path / f"all.{rank}.et").write_bytes(trace)
     slow = flow.Platform("hypercrossbar:2")
     assert flow.simulate(slow, flow.read_chakra(tmp_path / "all")).makespan == 64.0
+    (tmp_path / "all.3.et").write_bytes(trace)
+    with pytest.raises(FileNotFoundError, match=r"all\.2\.et: no such file, .*all\.3\.et"):
+        flow.read_chakra(tmp_path / "all")
     with pytest.raises(ValueError, match="leave out loggops"):
         flow.read_pattern(tmp_path / "rows.csv", loggops=costs)
     with pytest.raises(ValueError, match="tolerance"):

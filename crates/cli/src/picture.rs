@@ -59,11 +59,13 @@ fn explained(python: &Path, module: &str, last: &str) -> String {
     }
 }
 
-/// Refuses other formats than those.
-pub(crate) fn check_form(picture: &Path) -> Result<(), Failure> {
+/// Refuses other formats than those. `option` names the picture.
+pub(crate) fn check_form(option: &str, picture: &Path) -> Result<(), Failure> {
     match picture.extension().and_then(OsStr::to_str) {
         Some("svg" | "png" | "pdf") => Ok(()),
-        _ => Err(Failure::usage("--output must end in .svg, .png or .pdf")),
+        _ => Err(Failure::usage(format!(
+            "{option} must end in .svg, .png or .pdf"
+        ))),
     }
 }
 

@@ -141,12 +141,12 @@ fn cut(arguments: &Cut) -> Result<(), Failure> {
             false => writer.write_text(&told.text).map_err(fail),
         }
     });
-    if let Err(failure) = done {
+    let ended = done.and_then(|()| writer.finish().map_err(fail));
+    if ended.is_err() {
         // Half a record must not look like a whole one.
         let _ = std::fs::remove_file(path);
-        return Err(failure);
     }
-    writer.finish().map_err(fail)
+    ended
 }
 
 impl Source {

@@ -111,6 +111,12 @@ fn run_scenario(arguments: &Arguments, path: &Path) -> Result<(), Failure> {
     let description: Description = toml::from_str(&text).map_err(|error| wrong(&error))?;
     let cases = description.cases().map_err(|error| wrong(&error))?;
     if !cases.is_empty() {
+        if !(arguments.policy.is_empty() && arguments.queue.is_empty()) {
+            return Err(Failure::usage(
+                "--policy and --queue: a scenario with [[clients]] has one server, whose `policy` \
+                 is in the file. Leave them out",
+            ));
+        }
         run_cases(&cases, arguments.json);
         return Ok(());
     }
@@ -270,7 +276,11 @@ fn print(named: &Named, outcomes: impl Iterator<Item = (Policies, Outcome)>) {
     /// Servers whose calls have a column.
     const COLUMNS: usize = 8;
     let shown = named.servers.iter().take(COLUMNS);
-    let titles: Vec<String> = shown.map(|name| format!("{name:>10}")).collect();
+    let widths: Vec<usize> = shown.clone().map(|name| width(name)).collect();
+    let titles: Vec<String> = shown
+        .zip(&widths)
+        .map(|(name, width)| format!("{name:>width$}"))
+        .collect();
     println!(
         "policy                 makespan  mean response  95 % within  error  {}",
         titles.join("")
@@ -279,8 +289,8 @@ fn print(named: &Named, outcomes: impl Iterator<Item = (Policies, Outcome)>) {
         let calls = calls_of(&outcome, named.servers.len());
         let calls: Vec<String> = calls
             .iter()
-            .take(COLUMNS)
-            .map(|one| format!("{one:>10}"))
+            .zip(&widths)
+            .map(|(one, width)| format!("{one:>width$}"))
             .collect();
         println!(
             "{:<20} {:>8.2} s  {:>11.3} s  {:>9.3} s  {:>3.0} %  {}",
@@ -291,5 +301,40 @@ fn print(named: &Named, outcomes: impl Iterator<Item = (Policies, Outcome)>) {
             100.0 * outcome.median_error(0),
             calls.join("")
         );
+    }
+}
+
+/// The width of the column of a server: names do not touch.
+fn width(name: &str) -> usize {
+    10.max(name.chars().count() + 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_wider_than_the_names_of_servers() {
+        assert_eq!(["far", "server 1", "server 1 10"].map(width), [10, 10, 13]);
+    }
+
+    #[test]
+    fn policies_are_refused_where_they_have_no_effect() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/sim");
+        let file = folder.join("papers/table4.toml");
+        for (policy, queue) in [
+            (vec![Policy::default()], Vec::new()),
+            (Vec::new(), vec![QueuePolicy::Sjf]),
+        ] {
+            let arguments = Arguments {
+                command: None,
+                scenario: Some(file.clone()),
+                policy,
+                queue,
+                json: false,
+            };
+            let failure = run_scenario(&arguments, &file).unwrap_err();
+            assert!(format!("{failure:?}").contains("--policy and --queue"));
+        }
     }
 }

@@ -240,15 +240,21 @@ fn floor(text: &str, offset: usize) -> usize {
 pub(crate) struct Findings {
     found: Vec<Diagnostic>,
     errors: usize,
+    warnings: usize,
 }
 
-/// Largest number of findings to collect. A longer list does not help the reader.
+/// Largest number of errors, and of warnings, to collect. A longer list does not help the reader.
+/// Warnings never take the place of an error, without which a wrong file would be accepted.
 const MAX_FINDINGS: usize = 100;
 
 impl Findings {
     pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
-        self.errors += usize::from(diagnostic.severity == Severity::Error);
-        if self.found.len() < MAX_FINDINGS {
+        let count = match diagnostic.severity {
+            Severity::Error => &mut self.errors,
+            Severity::Warning => &mut self.warnings,
+        };
+        *count += 1;
+        if *count <= MAX_FINDINGS {
             self.found.push(diagnostic);
         }
     }
@@ -264,8 +270,9 @@ impl Findings {
         })
     }
 
+    /// Whether further errors would not be collected.
     pub(crate) fn is_full(&self) -> bool {
-        self.found.len() >= MAX_FINDINGS
+        self.errors >= MAX_FINDINGS
     }
 
     pub(crate) fn into_sorted(mut self) -> Vec<Diagnostic> {

@@ -191,6 +191,8 @@ pub(crate) struct Parser<'a> {
     tokens: Vec<Token>,
     at: usize,
     depth: usize,
+    /// Declarations that hold for the whole file: their keyword and text.
+    whole: Vec<(&'a str, &'a str)>,
     pub(crate) findings: Findings,
 }
 
@@ -203,6 +205,7 @@ impl<'a> Parser<'a> {
             tokens,
             at: 0,
             depth: 0,
+            whole: Vec::new(),
             findings,
         }
     }

@@ -3,7 +3,7 @@
 //! refused.
 
 use farcall_idl::{
-    Body, Code, Constant, Convention, Interface, Library, Mode, Parsed, Passed, Scalar,
+    Body, Code, Constant, Convention, Interface, Library, Mode, Parsed, Passed, Scalar, Severity,
     StringLengths, Type, parse_document, parse_interface, render,
 };
 
@@ -316,4 +316,62 @@ fn gpus_are_in_the_description_that_a_caller_sees() {
     }
     let twice = "Define f(IN int n) Gpus 1 Gpus 2 Calls \"C\" f(n);";
     assert!(parse_interface(twice).is_err());
+}
+
+/// A peer can send such a text. Suggestions for each of its names would take seconds.
+#[test]
+fn unknown_names_in_every_place_cost_little() {
+    let known = (0..200).map(|number| format!("IN int {}{number}", "ab".repeat(25)));
+    let unknown = format!("[{}]", ["zz"; 85].join("+")).repeat(16);
+    let arrays = (0..10).map(|number| format!("IN double x{number}{unknown}"));
+    let params: Vec<String> = known.chain(arrays).collect();
+    let text = format!("Define f({}) Calls \"C\" f();", params.join(", "));
+    assert!(text.len() < farcall_idl::MAX_INTERFACE);
+    let begun = std::time::Instant::now();
+    let error = parse_interface(&text).unwrap_err();
+    assert!(
+        error.to_string().contains("`zz` is not a parameter"),
+        "{error}"
+    );
+    let seconds = begun.elapsed().as_secs_f64();
+    assert!(seconds < 20.0, "{seconds} s");
+}
+
+#[test]
+fn an_error_after_many_warnings_is_not_lost() {
+    let warned = |number| format!("Define f{number}(IN int n, double x[n]) Calls \"C\" f(n, x);\n");
+    let warned: String = (0..150).map(warned).collect();
+    for wrong in [
+        "Define g(IN int n, IN double x[m]) Calls \"C\" g(n, x);",
+        "Define f0(IN int n) Calls \"C\" f(n);",
+    ] {
+        let parsed = parse_document(&format!("{warned}{wrong}"));
+        assert!(parsed.has_errors(), "{wrong}");
+        let warnings = parsed.diagnostics.iter();
+        let warnings = warnings.filter(|found| found.severity == Severity::Warning);
+        assert_eq!(warnings.count(), 100);
+    }
+}
+
+#[test]
+fn what_holds_for_the_file_is_said_once() {
+    let function = "Define f(IN string s) Calls \"FORTRAN\" f(s);\n";
+    let file = |first: &str, second: &str| parse_document(&[first, function, second].concat());
+    for (one, other) in [
+        (
+            "FortranStringConvention last;",
+            "FortranStringConvention justAfter;",
+        ),
+        ("FortranFormat \"%s_\";", "FortranFormat \"%u\";"),
+        ("Compiler \"gcc\";", "Compiler \"clang\";"),
+        ("Linker \"gcc\";", "Linker \"clang\";"),
+    ] {
+        let parsed = file(one, other);
+        let message = &parsed.diagnostics[0].message;
+        assert!(
+            parsed.has_errors() && message.contains("is given twice"),
+            "{message}"
+        );
+        assert!(!file(one, one).has_errors(), "{one}");
+    }
 }

@@ -3,7 +3,7 @@
 //! deleted when [`Compiled`] is dropped.
 
 use crate::Source;
-use crate::source::compiler;
+use crate::source::{compiler, write_headers};
 use farcall_idl::{Body, Callback, Code, Document, Interface, Library, Param, Type, position};
 use std::fmt::Write;
 use std::fs::{self, File};
@@ -23,15 +23,6 @@ pub struct Compiled {
     /// The folder, locked for as long as a process uses it.
     _lock: File,
 }
-
-/// Headers that interface files of Ninf and Ninf-G include.
-const HEADERS: [(&str, &str); 2] = [
-    (
-        "grpc_executable.h",
-        include_str!("../include/grpc_executable.h"),
-    ),
-    ("ninf_stub.h", include_str!("../include/ninf_stub.h")),
-];
 
 /// What a body finds without an `#include`, as it does in Ninf-G.
 const STANDARD: &str = "\
@@ -235,9 +226,7 @@ pub fn compile(
         return Ok(None);
     }
     let compiled = Compiled::new()?;
-    for (name, text) in HEADERS {
-        fs::write(compiled.path().join(name), text)?;
-    }
+    write_headers(&compiled.path())?;
     delete_abandoned(&compiled.path());
     for unit in units(document) {
         let is_empty = unit.functions.is_empty();

@@ -5,10 +5,11 @@
 mod python;
 
 use farcall_idl::{MAX_DOCUMENT, Parsed, parse_document};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use tempfile::TempDir;
 use thiserror::Error;
 
 pub use python::{pickled_functions, python_connector, python_draft, python_flight, python_worker};
@@ -164,6 +165,37 @@ impl Source {
     }
 }
 
+/// Headers that interface files of Ninf and Ninf-G include.
+const HEADERS: [(&str, &str); 2] = [
+    (
+        "grpc_executable.h",
+        include_str!("../include/grpc_executable.h"),
+    ),
+    ("ninf_stub.h", include_str!("../include/ninf_stub.h")),
+];
+
+/// Writes the headers that interface files find without `-I`.
+pub(crate) fn write_headers(folder: &Path) -> io::Result<()> {
+    let mut headers = HEADERS.iter();
+    headers.try_for_each(|(name, text)| fs::write(folder.join(name), text))
+}
+
+/// A temporary folder with these headers.
+fn headers() -> io::Result<TempDir> {
+    let made = tempfile::Builder::new()
+        .prefix("farcall-headers-")
+        .tempdir();
+    let made = made.and_then(|folder| write_headers(folder.path()).map(|()| folder));
+    made.map_err(|error| {
+        let folder = std::env::temp_dir();
+        let text = format!(
+            "cannot write a temporary file in {}: {error}",
+            folder.display()
+        );
+        io::Error::new(error.kind(), text)
+    })
+}
+
 /// The C compiler: `CC`, or `cc`.
 pub(crate) fn compiler() -> String {
     match std::env::var("CC") {
@@ -176,10 +208,16 @@ fn preprocess(path: &Path, options: &[String]) -> Result<String, SourceError> {
     let compiler = compiler();
     let mut words = compiler.split_whitespace();
     let program = words.next().unwrap_or("cc");
+    let headers = headers().map_err(|error| SourceError::Read {
+        path: path.into(),
+        error,
+    })?;
     let output = Command::new(program)
         .args(words)
         .args(["-E", "-x", "c"])
         .args(options)
+        .arg("-I")
+        .arg(headers.path())
         .arg(path)
         .stdin(Stdio::null())
         .output();
@@ -219,9 +257,27 @@ mod tests {
     fn a_file_of_an_editor_of_windows_is_read() {
         let file = tempfile::NamedTempFile::with_suffix(".idl").unwrap();
         let text = "\u{feff}Module heat;\r\nDefine f(IN int n) Calls \"C\" f(n);\r\n";
-        std::fs::write(file.path(), text).unwrap();
+        fs::write(file.path(), text).unwrap();
         let parsed = Source::read(file.path()).unwrap().parse();
         assert!(!parsed.has_errors(), "{:?}", parsed.diagnostics);
         assert_eq!(parsed.document.functions().count(), 1);
+    }
+
+    /// The preprocessor takes a line with `#` before the compiler sees the body.
+    #[test]
+    fn headers_of_ninf_and_ninf_g_are_found_wherever_they_are_included() {
+        let file = tempfile::NamedTempFile::with_suffix(".idl").unwrap();
+        let text = "Module m;\nGlobals {\n#include \"grpc_executable.h\"\n\
+                    #include <ninf_stub.h>\n}\n\
+                    Define f(IN int n) { puts(grpc_is_canceled_np(0) ? \"\" : \"on\"); }\n";
+        fs::write(file.path(), text).unwrap();
+        let source = Source::read(file.path()).unwrap();
+        let parsed = source.parse();
+        assert!(!parsed.has_errors(), "{:?}", parsed.diagnostics);
+        assert!(
+            crate::compile(&parsed.document, &source, true)
+                .unwrap()
+                .is_some()
+        );
     }
 }

@@ -156,6 +156,11 @@ impl Thread {
         }
         line.set_server(&self.settings.server, &self.settings.id);
         let largest = MOST_FILE.min(self.settings.bytes / 8);
+        if self.fails && self.file.is_none() {
+            // Each failure has left a file, and a disk can be full for days. A file that cannot be
+            // mended yet does not stop the record.
+            let _ = folder::mend(&self.settings.folder);
+        }
         let file = match &mut self.file {
             Some(file) => file,
             none => none.insert(open(&self.settings, largest)?),

@@ -50,7 +50,7 @@ const HOTTEST: usize = 10;
 const USERS: usize = 3;
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    check_form(&arguments.output)?;
+    check_form("--output", &arguments.output)?;
     let folder = tempfile::tempdir()
         .map_err(|error| Failure::failed(format!("cannot make a temporary folder: {error}")))?;
     let data = folder.path().join("data.csv");

@@ -396,7 +396,13 @@ fn read_ranks(prefix: &str) -> Result<Vec<Vec<u8>>, Failure> {
     loop {
         let name = format!("{prefix}.{}.et", files.len());
         if !Path::new(&name).exists() {
-            return Ok(files);
+            return match later_rank(prefix, files.len()) {
+                None => Ok(files),
+                Some(later) => Err(Failure::failed(format!(
+                    "cannot read {name}: no such file, but there is {later}: give the files of \
+                     all ranks"
+                ))),
+            };
         }
         files.push(read_bytes(&name)?);
         total += files[files.len() - 1].len() as u64;
@@ -406,6 +412,21 @@ fn read_ranks(prefix: &str) -> Result<Vec<Vec<u8>>, Failure> {
             )));
         }
     }
+}
+
+/// A file of a rank above this one, which is missing.
+fn later_rank(prefix: &str, missing: usize) -> Option<String> {
+    let path = Path::new(prefix);
+    let start = format!("{}.", path.file_name()?.to_str()?);
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let entries = fs::read_dir(folder.unwrap_or(Path::new("."))).ok()?;
+    let later = entries.flatten().filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let rank = name.strip_prefix(&start)?.strip_suffix(".et")?;
+        let rank: usize = rank.parse().ok()?;
+        (rank > missing).then_some((rank, name))
+    });
+    later.min().map(|(_, name)| name)
 }
 
 impl Plan {

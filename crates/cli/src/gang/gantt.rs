@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    check_form(&arguments.output)?;
+    check_form("--output", &arguments.output)?;
     let trace = arguments.trace.display();
     match std::fs::metadata(&arguments.trace) {
         Ok(found) if found.is_dir() => {

@@ -79,7 +79,7 @@ impl Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(picture) = &arguments.plot {
-        check_form(picture)?;
+        check_form("--plot", picture)?;
     }
     let mut day = Day::default();
     arguments.source.read(|told| {

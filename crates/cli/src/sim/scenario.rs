@@ -12,6 +12,8 @@ use serde::Deserialize;
 /// The most servers, sites and calls that are simulated.
 const MOST_HOSTS: usize = 10_000;
 const MOST_CALLS: usize = 1_000_000;
+/// The most pairs of a server and a site: what is known of each path takes about a kilobyte.
+const MOST_PATHS: usize = 1_000_000;
 /// The most clients that call again and again, and threads of their calls.
 const MOST_CLIENTS: u64 = 10_000;
 const MOST_THREADS: u32 = 64;
@@ -208,6 +210,11 @@ impl Description {
         }
         let sites = self.site.iter().enumerate().map(|(number, site)| {
             let name = site.name_or(number);
+            if site.client.is_some() {
+                return Err(format!(
+                    "{name}: client belongs to [[clients]]; leave it out"
+                ));
+            }
             let port = port(&name, site.up, site.down, site.latency)?;
             Ok(Site { port })
         });
@@ -215,6 +222,13 @@ impl Description {
         if machines.is_empty() || sites.is_empty() || sites.len() > MOST_HOSTS {
             return Err(format!(
                 "a scenario must have 1 to {MOST_HOSTS} servers and 1 to {MOST_HOSTS} sites"
+            ));
+        }
+        if machines.len() * sites.len() > MOST_PATHS {
+            return Err(format!(
+                "{} servers and {} sites have more than {MOST_PATHS} paths between them",
+                machines.len(),
+                sites.len()
             ));
         }
         let mut arrivals = Vec::new();
@@ -380,7 +394,10 @@ impl Clients {
     /// The call with the n of this index.
     fn repeated(&self, index: usize) -> Result<Repeated, String> {
         let (call, seconds) = self.call(index)?;
-        let busy = self.busy.get(index).copied().unwrap_or(1.0);
+        let busy = match self.busy.as_slice() {
+            [] => 1.0,
+            all => *all.get(index).ok_or("busy must have an entry for each n")?,
+        };
         if !(busy > 0.0 && busy <= 1.0) {
             return Err(format!(
                 "busy = {busy} must be greater than 0 and at most 1"
@@ -446,6 +463,11 @@ impl Server {
     fn host(&self) -> Result<Host, String> {
         let name = self.name.as_deref().unwrap_or("server");
         let policy = self.queue_policy(name)?;
+        if self.count != 1 || self.until.is_some() {
+            return Err(format!(
+                "{name}: count and until belong to [[calls]]; leave them out"
+            ));
+        }
         let amounts = [self.background, self.byte_time, self.startup];
         if !amounts
             .iter()
@@ -486,6 +508,11 @@ impl Server {
         if policy == Policy::AtOnce {
             return Err(format!(
                 "{name}: policy = \"at-once\" needs [[clients]], whose calls share processors"
+            ));
+        }
+        if [self.background, self.byte_time, self.startup] != [0.0; 3] {
+            return Err(format!(
+                "{name}: background, byte_time and startup belong to [[clients]]; leave them out"
             ));
         }
         let has_pes = (1..=MOST_PES).contains(&self.pes);
@@ -568,6 +595,25 @@ mod tests {
         assert!(wrong("seed", "sed").contains("sed"));
         assert!(wrong("noise = 0.2", "noise = 0.2\nfewest = 9\npes = 4").contains("fewest = 9"));
         assert!(wrong("speed = 1e9", "speed = 1e9\npolicy = \"lifo\"").contains("fmpfs"));
+        for other in ["background = 1.0", "byte_time = 1e-6", "startup = \"1s\""] {
+            let error = wrong("speed = 1e9", &format!("speed = 1e9\n{other}"));
+            assert!(error.contains("[[clients]]"), "{error}");
+        }
+        assert!(wrong("[[site]]", "[[site]]\nclient = 1e6").contains("[[clients]]"));
+    }
+
+    #[test]
+    fn the_paths_between_servers_and_sites_are_bounded() {
+        let site = "[[site]]\nup = 1e6\ndown = 1e6\n";
+        let server = "[[server]]\ncount = 10000\nspeed = 1e9\nup = 1e6\ndown = 1e6\n";
+        let calls = "[[calls]]\nfunction = \"ep\"\ncount = 1\nn = [20, 20]\n";
+        let of = |sites| {
+            let text = format!("{server}{}{calls}", site.repeat(sites));
+            let description: Description = toml::from_str(&text).unwrap();
+            description.scenario().err()
+        };
+        assert_eq!(of(100), None);
+        assert!(of(101).unwrap().contains("1000000 paths"));
     }
 
     /// The rows of a table of the first Ninf paper that were not used to choose the scenario: n,
@@ -687,6 +733,9 @@ mod tests {
         assert!(wrong("threads = 4", "seconds = [1.0]").contains("seconds and bytes"));
         assert!(wrong("[1, 2, 4, 8, 16]", "[20000]").contains("clients = 20000"));
         assert!(wrong("pes = 4", "pes = 4\nbackground = 4.0").contains("background"));
+        assert!(wrong("pes = 4", "pes = 4\ncount = 2").contains("[[calls]]"));
+        assert!(wrong("pes = 4", "pes = 4\nuntil = \"1s\"").contains("[[calls]]"));
+        assert!(wrong(", 0.893]", "]").contains("each n"));
         assert!(wrong("\"2.497MB/s\"", "0.0").contains("client"));
     }
 }

@@ -193,8 +193,15 @@ impl Resolver<'_, '_, '_> {
         if found.is_none() {
             let diagnostic =
                 Diagnostic::error(span.clone(), format!("{} is not a parameter", quoted(text)));
-            let names = self.params.iter().map(|param| param.name.as_str());
-            let diagnostic = diagnostic.suggest(text, names);
+            // A text from a peer can have an unknown name in every place, and a comparison of each
+            // with all parameters would take seconds.
+            let diagnostic = match self.checker.findings.is_full() {
+                true => diagnostic,
+                false => {
+                    let names = self.params.iter().map(|param| param.name.as_str());
+                    diagnostic.suggest(text, names)
+                }
+            };
             self.checker.findings.push(diagnostic);
         }
         found

@@ -2,7 +2,7 @@
 //! declaration makes sense. After a syntax error the parser skips to the next declaration, so that
 //! one run reports all errors.
 
-use super::{Function, Name, Options, Parse, Parser};
+use super::{Function, Name, Options, Parse, Parser, Span};
 use crate::diagnostic::Diagnostic;
 use crate::lexer::Kind;
 use crate::{Code, Library, StringLengths};
@@ -44,7 +44,15 @@ const KEYWORDS: [&str; 11] = [
     "DefClass",
 ];
 
-impl Parser<'_> {
+/// Those that hold for all functions of the file, wherever they stand.
+const WHOLE: [&str; 4] = [
+    "Compiler",
+    "Linker",
+    "FortranFormat",
+    "FortranStringConvention",
+];
+
+impl<'a> Parser<'a> {
     /// All declarations that could be read.
     pub(crate) fn document(&mut self) -> Vec<Declaration> {
         let mut declarations = Vec::new();
@@ -112,8 +120,31 @@ impl Parser<'_> {
                 return self.fail(Diagnostic::error(span, message).suggest(other, KEYWORDS));
             }
         };
+        self.holds_for_the_file(keyword, self.span_from(span.start));
         self.end_of_declaration(keyword)?;
         Ok(declaration)
+    }
+
+    /// Refuses a second declaration that says something else about the whole file.
+    fn holds_for_the_file(&mut self, keyword: &'a str, span: Span) {
+        if !WHOLE.contains(&keyword) {
+            return;
+        }
+        let text = &self.text[span.clone()];
+        let first = self.whole.iter().find(|(known, _)| *known == keyword);
+        match first {
+            None => self.whole.push((keyword, text)),
+            Some((_, first)) if *first == text => {}
+            Some(_) => {
+                let message = [
+                    "`",
+                    keyword,
+                    "` holds for the whole file and is given twice",
+                ];
+                let diagnostic = Diagnostic::error(span, message.concat());
+                self.findings.push(diagnostic.help("use two files"));
+            }
+        }
     }
 
     pub(super) fn end_of_declaration(&mut self, keyword: &str) -> Parse<()> {

@@ -138,6 +138,25 @@ fn a_folder_that_cannot_be_made_stops_nobody() {
     assert_eq!(fs::read(folder.path().join("record")).unwrap(), b"a file");
 }
 
+#[test]
+fn a_new_try_after_a_failure_ends_the_files_that_earlier_ones_have_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut thread = Thread::new(settings(folder.path(), 1 << 20));
+    for number in 0..3 {
+        thread.write(call(number)).unwrap();
+        thread.flush().unwrap();
+        thread.tell(Err(io::ErrorKind::StorageFull.into()));
+        thread.again = None;
+    }
+    thread.write(call(3)).unwrap();
+    let found = files(&thread.settings.folder).unwrap();
+    let is_part = |file: &&PathBuf| file.extension().is_some_and(|end| end == "part");
+    let parts = found.iter().filter(is_part);
+    assert_eq!((found.len(), parts.count()), (4, 1), "{found:?}");
+    let read: Vec<u64> = found[..3].iter().flat_map(|file| calls(file)).collect();
+    assert_eq!(read, [0, 1, 2]);
+}
+
 /// The bytes of a file with lines.
 fn file(count: u64) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();

@@ -17,13 +17,19 @@ Pattern = _native.FlowPattern
 
 def edges(path: str | PathLike[str], latency: float = 0.0) -> Platform:
     """Read a network from a file of `from,to,bandwidth` lines."""
-    return Platform.from_edges(Path(path).read_text(encoding="utf-8"), latency)
+    text = Path(path).read_text(encoding="utf-8")
+    try:
+        return Platform.from_edges(text, latency)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def pattern(
     spec: str, platform: Platform, size: float, *, count: int = 1, steps: int | None = None
 ) -> Pattern:
     """Make a pattern with one rank on every node; `size` in bytes as the pattern defines it."""
+    if count < 1:
+        raise ValueError(f"count {count}: expected 1 or more")
     return Pattern(spec, platform.nodes, size, count=count, steps=steps)
 
 
@@ -69,10 +75,24 @@ def read_chakra(prefix: str | PathLike[str], *, loggops: str | None = None) -> P
     files = [Path(f"{prefix}.0.et")]
     while (following := Path(f"{prefix}.{len(files)}.et")).exists():
         files.append(following)
+    if later := _later_rank(files):
+        raise FileNotFoundError(
+            f"{following}: no such file, but there is {later}: give the files of all ranks"
+        )
     try:
         return Pattern.from_chakra([file.read_bytes() for file in files], loggops)
     except ValueError as error:
         raise ValueError(f"{prefix}: {error}") from None
+
+
+def _later_rank(files: list[Path]) -> Path | None:
+    """A file of a rank above the one that follows these, which is missing."""
+    start, folder = files[0].name.removesuffix("0.et"), files[0].parent
+    for file in sorted(folder.iterdir()) if files[0].exists() else ():
+        rank = file.name.removeprefix(start).removesuffix(".et")
+        if file.name == f"{start}{rank}.et" and rank.isdecimal() and int(rank) > len(files):
+            return file
+    return None
 
 
 def jobs(patterns: Iterable[tuple[Pattern, float]]) -> Pattern:
@@ -118,9 +138,22 @@ def simulate(
     `"valiant"` or `"adaptive"`, with a seed such as `"ecmp:7"`. `failures` are links, switches or
     nodes with times, such as `"group 0 router 1@1ms"`. `overhead` is the time in seconds that a
     host needs for a message of a pattern at each end. `stored_packet` is the size in bytes of the
-    packets that switches store before they forward them. Raises `ValueError` for wrong arguments
-    and `RuntimeError` for a deadlock.
+    packets that switches store before they forward them. Raises `ValueError` for wrong arguments,
+    also for those that have no effect in the mode, and `RuntimeError` for a deadlock.
     """
+    for name, number in (("window", window), ("buffer", buffer)):
+        if number < 1:
+            raise ValueError(f"{name} {number}: expected 1 or more")
+    of_modes = (
+        ("verify", verify, ("exact",)),
+        ("tolerance", tolerance > 0, ("exact",)),
+        ("virtual_output_queues", virtual_output_queues, ("packets",)),
+        ("resolution", resolution > 0, ("exact", "iterated", "equal-split")),
+        ("stored_packet", stored_packet > 0, ("exact", "iterated", "equal-split")),
+    )
+    for name, given, modes in of_modes:
+        if given and mode not in modes and mode in ("exact", "iterated", "equal-split", "packets"):
+            raise ValueError(f"{name} has no effect in mode {mode!r}: leave it out")
     where = placement if isinstance(placement, str) else _ranks("placement", placement)
     settings = {
         "mode": mode,
