@@ -1,7 +1,9 @@
 //! Large arrays over several links, between network namespaces. Needs root, `ip` and `tc`; prints
 //! SKIPPED without them.
 
-use farcall_client::{Argument, Credentials, Function, Options, Pending, Scalar, Server, wait_any};
+use farcall_client::{
+    Argument, Credentials, Error, Function, Options, Pending, Scalar, Server, wait_any,
+};
 use farcall_lab::{Lab, LabError, Shape};
 use farcall_system::{BOUND, Daemon, farcall, farcall_path, wait_until};
 use rustix::process::Signal;
@@ -325,6 +327,40 @@ fn a_client_fetches_large_results_from_a_draining_server() {
     std::fs::OpenOptions::new().write(true).open(gate).unwrap();
     assert_eq!(call.unwrap().join().unwrap().unwrap(), Ok(()));
     assert!(server.process.wait(BOUND).unwrap().unwrap().success());
+}
+
+/// The arrays of such a call travel before it, and their time counts.
+#[test]
+fn the_time_out_of_a_large_call_counts_from_its_start() {
+    const TIMEOUT: Duration = Duration::from_secs(6);
+    /// Both links together need longer for the array.
+    const LEAST: Duration = Duration::from_millis(1200);
+    let Some(lab) = lab() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serving::start(&lab, folder.path(), &["--no-sandbox"]);
+    // Nobody opens the other end of this pipe.
+    let gate = folder.path().join("gate");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &gate, 0o600.into()).unwrap();
+    let (address, name) = (server.address.clone(), gate.to_str().unwrap().to_string());
+    let (error, took) = on_client(&lab, move || {
+        let options = Options {
+            timeout: Some(TIMEOUT),
+            ..options(8)
+        };
+        let server = Server::connect(&address, options).unwrap();
+        let function = server.function("gate").unwrap();
+        let mut array = vec![7; BYTES];
+        let start = Instant::now();
+        let called = function.call(&mut [
+            Argument::Scalar(Scalar::Text(name)),
+            Argument::Scalar(Scalar::Int(0)),
+            Argument::Scalar(Scalar::Int(BYTES as i64)),
+            Argument::Out(&mut array),
+        ]);
+        (called.map(drop).unwrap_err(), start.elapsed())
+    });
+    assert!(matches!(error, Error::Timeout { .. }), "{error}");
+    assert!(took >= TIMEOUT && took < TIMEOUT + LEAST, "{took:?}");
 }
 
 /// The function, once the metaserver knows a server with it.
