@@ -173,6 +173,46 @@ fn a_link_that_fails_does_not_fail_the_call() {
     on_client(&lab, move || copy(&function, 4));
 }
 
+/// The server has begun with a piece that never ends, and the call writes its array.
+#[test]
+fn a_link_that_fails_does_not_hold_up_a_call_that_writes_its_array() {
+    /// The server closes a connection that has stalled, but later.
+    const LONGEST: Duration = Duration::from_secs(15);
+    let Some(lab) = lab() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serving::start(&lab, folder.path(), &["--no-sandbox"]);
+    let address = server.address.clone();
+    let (gate, function) = on_client(&lab, move || {
+        let server = Server::connect(&address, options(8)).unwrap();
+        let found = ["gate", "copy"].map(|name| server.function(name).unwrap());
+        let [gate, function] = found;
+        copy(&function, 3);
+        (gate, function)
+    });
+    comes_to_use_both(&lab, &function, |function| copy(function, 4));
+    let before = carried(&lab);
+    let call = lab.spawn(1, move || {
+        let mut array = vec![7; BYTES];
+        let start = Instant::now();
+        let outcome = gate.call(&mut [
+            Argument::Scalar(Scalar::Text("/dev/null".to_string())),
+            Argument::Scalar(Scalar::Int(0)),
+            Argument::Scalar(Scalar::Int(BYTES as i64)),
+            Argument::Out(&mut array),
+        ]);
+        outcome.unwrap();
+        assert!(array.iter().all(|byte| *byte == 7), "the array changed");
+        io::Result::Ok(start.elapsed())
+    });
+    wait_until("an array on both links", || {
+        let now = carried(&lab);
+        now.iter().zip(&before).all(|(now, then)| now - then > 4e6)
+    });
+    lab.set_carrier(0, 1, false).unwrap();
+    let took = call.unwrap().join().unwrap().unwrap();
+    assert!(took < LONGEST, "{took:?}");
+}
+
 #[test]
 fn other_connections_have_tls_and_the_token() {
     let Some(lab) = lab() else { return };
