@@ -61,6 +61,31 @@ fn nothing_fails_and_nothing_grows_with_many_connections() {
     });
 }
 
+/// A program that begins calls and does not wait for them reads no answers while it waits.
+#[test]
+fn calls_that_have_ended_do_not_stay_open() {
+    const CALLS: usize = 70_000;
+    let server = ServerProcess::of(&[COPY]).start();
+    let function = server.connect().function("copy").unwrap();
+    let source = [7; 4];
+    let mut results = vec![[0u8; 4]; CALLS];
+    let mut begun = Vec::new();
+    for (call, result) in results.iter_mut().enumerate() {
+        let mut arguments = [
+            Argument::Out(result),
+            Argument::In(&source),
+            Argument::Scalar(Scalar::Int(source.len() as i64)),
+        ];
+        // SAFETY: the arrays outlive the calls, which are waited for below.
+        let one = unsafe { function.start(&mut arguments) };
+        begun.push(one.unwrap_or_else(|error| panic!("call {call}: {error}")));
+    }
+    for call in begun {
+        call.wait().unwrap();
+    }
+    assert!(results.iter().all(|result| *result == source));
+}
+
 fn resident_bytes(server: &ServerProcess) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:"));
