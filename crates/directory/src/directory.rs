@@ -298,7 +298,7 @@ impl Directory {
             .unwrap_or_default();
         let expires = self.now + self.settings.lease_s;
         let mut entry = Entry::new(join, self.now, expires);
-        entry.profiles = profiles;
+        (entry.profiles, entry.heard_at) = (profiles, self.now);
         self.insert(entry);
         if is_new {
             self.note_server("joined", server);
@@ -566,7 +566,11 @@ impl Directory {
                 let site = self.traffic.apply(record);
                 self.renew_ways(site, server);
             }
-            Record::Data(record) => self.apply_data(record),
+            Record::Data(record) => {
+                if !self.apply_data(record) {
+                    return;
+                }
+            }
             Record::Server(record) => {
                 if !self.apply_server(record) {
                     return;
@@ -594,7 +598,7 @@ impl Directory {
                 return false;
             }
             // The server's own report is newer than the record.
-            Some(entry) if !entry.lost && now - entry.heard_at < self.settings.lease_s => {
+            Some(entry) if entry.is_heard(now, self.settings.lease_s) => {
                 (entry.expires, entry.claimed_ms) = (expires, claimed_ms);
                 self.servers.ends_at(expires);
                 return false;

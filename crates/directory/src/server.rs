@@ -99,6 +99,11 @@ impl Entry {
         }
     }
 
+    /// Whether the server itself reports to this metaserver, so that it knows more than others.
+    pub(crate) fn is_heard(&self, now: f64, lease_s: f64) -> bool {
+        !self.lost && now - self.heard_at < lease_s
+    }
+
     /// Seconds since the last update of its state.
     pub(crate) fn since(&self, now: f64) -> f64 {
         (now - self.state.at_s).max(0.0)

@@ -2,8 +2,10 @@
 //! the newest version counts, and nobody learns of what another user does not share.
 
 use farcall_directory::message::{
-    Choose, Datum, FindData, Function, Hold, Join, MOST_DATA, Need, Observe, Report, Transfer,
+    Choose, Datum, FindData, Function, Hold, Join, MOST_DATA, Message, Need, Observe, Report,
+    Transfer,
 };
+use farcall_directory::shared::{Exchange, Write};
 use farcall_directory::{Change, Directory, Record, Settings, Viewer};
 
 const NOW: f64 = 1.7e9;
@@ -270,6 +272,45 @@ fn metaservers_and_clients_know_the_same() {
         one.record("data/1".parse().unwrap()),
         None | Some(Record::Data(_))
     ));
+}
+
+/// A metaserver writes a record at most once a second, and reads its own rows again.
+#[test]
+fn a_row_of_the_store_does_not_replace_what_a_server_has_said_since() {
+    let mut directory = directory(1);
+    let report = Report {
+        server: 1,
+        accepts: true,
+        memory: 1_000_000_000,
+        calls: 0,
+        queued: Vec::new(),
+        learned: Vec::new(),
+        booked: None,
+    };
+    directory.report(NOW, report.clone()).unwrap();
+    hold(&mut directory, 1, vec![datum("old", "alice", 1, false)]);
+    let mut exchange = Exchange::default();
+    exchange.collect(&mut directory);
+    let mut rows = Vec::new();
+    for key in exchange.due(0.0, false) {
+        if let Some(Write::Put(_, _, row)) = exchange.write(&directory, key) {
+            rows.push(row);
+        }
+        exchange.wrote(key, 0.0);
+    }
+    hold(&mut directory, 1, vec![datum("new", "alice", 2, false)]);
+    exchange.collect(&mut directory);
+    for row in &rows {
+        exchange.read(&mut directory, NOW + 0.5, row).unwrap();
+    }
+    let named = |directory: &Directory, name| holders(directory, ALICE, name).len();
+    assert_eq!(["old", "new"].map(|name| named(&directory, name)), [1, 1]);
+    // Another metaserver knows more of a server that is not connected here any more.
+    directory.lose(NOW + 1.0, 1);
+    for row in &rows {
+        directory.apply(NOW + 1.0, Record::from_bytes(row).unwrap());
+    }
+    assert_eq!(["old", "new"].map(|name| named(&directory, name)), [1, 0]);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Many connections at once, some of which call all the time: no call fails, and the server's
 //! memory does not grow. `FARCALL_SOAK_SECONDS=300` opens 2,000 connections for five minutes.
 
-use farcall_client::{Argument, Options, Scalar};
+use farcall_client::{Argument, Options, Scalar, Server};
 use farcall_system::{BOUND, ServerProcess, wait_until};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -61,6 +62,73 @@ fn nothing_fails_and_nothing_grows_with_many_connections() {
     });
 }
 
+/// A program that begins calls and does not wait for them reads no answers while it waits.
+#[test]
+fn calls_that_have_ended_do_not_stay_open() {
+    const CALLS: usize = 70_000;
+    let server = ServerProcess::of(&[COPY]).start();
+    let function = server.connect().function("copy").unwrap();
+    let source = [7; 4];
+    let mut results = vec![[0u8; 4]; CALLS];
+    let mut begun = Vec::new();
+    for (call, result) in results.iter_mut().enumerate() {
+        let mut arguments = [
+            Argument::Out(result),
+            Argument::In(&source),
+            Argument::Scalar(Scalar::Int(source.len() as i64)),
+        ];
+        // SAFETY: the arrays outlive the calls, which are waited for below.
+        let one = unsafe { function.start(&mut arguments) };
+        begun.push(one.unwrap_or_else(|error| panic!("call {call}: {error}")));
+    }
+    for call in begun {
+        call.wait().unwrap();
+    }
+    assert!(results.iter().all(|result| *result == source));
+}
+
+/// A forwarded socket passes bytes, and no memory.
+#[test]
+fn memory_that_does_not_arrive_is_given_back() {
+    const CALLS: usize = 60;
+    let server = ServerProcess::of(&[COPY])
+        .options(&["--unix", "socket"])
+        .start();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("forwarded");
+    let listener = UnixListener::bind(&path).unwrap();
+    let to = server.socket().trim_start_matches("unix://").to_owned();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            forward(&client.unwrap(), &UnixStream::connect(&to).unwrap());
+        }
+    });
+    let client =
+        Server::connect(&format!("unix://{}", path.display()), Options::default()).unwrap();
+    let function = client.function("copy").unwrap();
+    let (source, before) = (vec![7; MOST_BYTES], descriptors(&server));
+    for _ in 0..CALLS {
+        let mut result = vec![0; MOST_BYTES];
+        let arguments = &mut [
+            Argument::Out(&mut result),
+            Argument::In(&source),
+            Argument::Scalar(Scalar::Int(MOST_BYTES as i64)),
+        ];
+        function.call(arguments).unwrap();
+        assert!(result == source);
+    }
+    let kept = before + CALLS / 2;
+    wait_until("the memory", || descriptors(&server) < kept);
+}
+
+/// Passes what comes from one socket to the other, both ways.
+fn forward(one: &UnixStream, other: &UnixStream) {
+    for (from, to) in [(one, other), (other, one)] {
+        let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+        thread::spawn(move || std::io::copy(&mut from, &mut to));
+    }
+}
+
 fn resident_bytes(server: &ServerProcess) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:"));
@@ -80,7 +148,7 @@ fn call(address: &str, caller: usize, stop: &AtomicBool, calls: &AtomicU64) {
         timeout: Some(BOUND),
         ..Options::default()
     };
-    let server = farcall_client::Server::connect(address, options).expect("a connection");
+    let server = Server::connect(address, options).expect("a connection");
     let copy = server.function("copy").expect("an interface");
     let mut bytes = 7919 * caller;
     while !stop.load(Ordering::Relaxed) {

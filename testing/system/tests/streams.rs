@@ -1,7 +1,9 @@
 //! Large arrays over several links, between network namespaces. Needs root, `ip` and `tc`; prints
 //! SKIPPED without them.
 
-use farcall_client::{Argument, Credentials, Function, Options, Pending, Scalar, Server, wait_any};
+use farcall_client::{
+    Argument, Credentials, Error, Function, Options, Pending, Scalar, Server, wait_any,
+};
 use farcall_lab::{Lab, LabError, Shape};
 use farcall_system::{BOUND, Daemon, farcall, farcall_path, wait_until};
 use rustix::process::Signal;
@@ -171,6 +173,46 @@ fn a_link_that_fails_does_not_fail_the_call() {
     on_client(&lab, move || copy(&function, 4));
 }
 
+/// The server has begun with a piece that never ends, and the call writes its array.
+#[test]
+fn a_link_that_fails_does_not_hold_up_a_call_that_writes_its_array() {
+    /// The server closes a connection that has stalled, but later.
+    const LONGEST: Duration = Duration::from_secs(15);
+    let Some(lab) = lab() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serving::start(&lab, folder.path(), &["--no-sandbox"]);
+    let address = server.address.clone();
+    let (gate, function) = on_client(&lab, move || {
+        let server = Server::connect(&address, options(8)).unwrap();
+        let found = ["gate", "copy"].map(|name| server.function(name).unwrap());
+        let [gate, function] = found;
+        copy(&function, 3);
+        (gate, function)
+    });
+    comes_to_use_both(&lab, &function, |function| copy(function, 4));
+    let before = carried(&lab);
+    let call = lab.spawn(1, move || {
+        let mut array = vec![7; BYTES];
+        let start = Instant::now();
+        let outcome = gate.call(&mut [
+            Argument::Scalar(Scalar::Text("/dev/null".to_string())),
+            Argument::Scalar(Scalar::Int(0)),
+            Argument::Scalar(Scalar::Int(BYTES as i64)),
+            Argument::Out(&mut array),
+        ]);
+        outcome.unwrap();
+        assert!(array.iter().all(|byte| *byte == 7), "the array changed");
+        io::Result::Ok(start.elapsed())
+    });
+    wait_until("an array on both links", || {
+        let now = carried(&lab);
+        now.iter().zip(&before).all(|(now, then)| now - then > 4e6)
+    });
+    lab.set_carrier(0, 1, false).unwrap();
+    let took = call.unwrap().join().unwrap().unwrap();
+    assert!(took < LONGEST, "{took:?}");
+}
+
 #[test]
 fn other_connections_have_tls_and_the_token() {
     let Some(lab) = lab() else { return };
@@ -325,6 +367,40 @@ fn a_client_fetches_large_results_from_a_draining_server() {
     std::fs::OpenOptions::new().write(true).open(gate).unwrap();
     assert_eq!(call.unwrap().join().unwrap().unwrap(), Ok(()));
     assert!(server.process.wait(BOUND).unwrap().unwrap().success());
+}
+
+/// The arrays of such a call travel before it, and their time counts.
+#[test]
+fn the_time_out_of_a_large_call_counts_from_its_start() {
+    const TIMEOUT: Duration = Duration::from_secs(6);
+    /// Both links together need longer for the array.
+    const LEAST: Duration = Duration::from_millis(1200);
+    let Some(lab) = lab() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let server = Serving::start(&lab, folder.path(), &["--no-sandbox"]);
+    // Nobody opens the other end of this pipe.
+    let gate = folder.path().join("gate");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &gate, 0o600.into()).unwrap();
+    let (address, name) = (server.address.clone(), gate.to_str().unwrap().to_string());
+    let (error, took) = on_client(&lab, move || {
+        let options = Options {
+            timeout: Some(TIMEOUT),
+            ..options(8)
+        };
+        let server = Server::connect(&address, options).unwrap();
+        let function = server.function("gate").unwrap();
+        let mut array = vec![7; BYTES];
+        let start = Instant::now();
+        let called = function.call(&mut [
+            Argument::Scalar(Scalar::Text(name)),
+            Argument::Scalar(Scalar::Int(0)),
+            Argument::Scalar(Scalar::Int(BYTES as i64)),
+            Argument::Out(&mut array),
+        ]);
+        (called.map(drop).unwrap_err(), start.elapsed())
+    });
+    assert!(matches!(error, Error::Timeout { .. }), "{error}");
+    assert!(took >= TIMEOUT && took < TIMEOUT + LEAST, "{took:?}");
 }
 
 /// The function, once the metaserver knows a server with it.

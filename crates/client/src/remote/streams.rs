@@ -11,7 +11,6 @@ use crate::argument::Argument;
 use crate::call::Prepared;
 use crate::error::Error;
 use crate::outcome::{Outcome, Times};
-use crate::remote::attempt::Attempt;
 use crate::remote::connection::{Connection, Request, wait_for_any};
 use crate::remote::function::Function;
 use crate::remote::paths::Direction;
@@ -58,6 +57,8 @@ struct Part {
     bytes: u64,
     /// Size of the units that are swapped between byte orders.
     unit: usize,
+    /// The call writes the array after it was sent.
+    is_rewritten: bool,
 }
 
 /// An array of the caller that is stored at the server while the call runs.
@@ -139,6 +140,7 @@ impl Function {
                         offset: 0,
                         bytes: array.bytes,
                         unit: unit.max(1),
+                        is_rewritten: array.mode == Mode::InOut,
                     },
                 }),
                 Err(Error::Failed(_)) => {
@@ -170,8 +172,9 @@ impl Function {
         let sent = of(Mode::is_sent);
         let there = match travel(server, connection, Direction::There, &sent, deadline) {
             // The call has not begun, so it can be made in the ordinary way.
-            Err(Error::Failed(_)) => return Ok(None),
-            other => other?,
+            Err(Error::Failed(_)) | Ok(None) => return Ok(None),
+            Ok(Some(seconds)) => seconds,
+            Err(error) => return Err(error),
         };
         let mut kept = Vec::with_capacity(lent.len());
         for array in lent {
@@ -180,7 +183,11 @@ impl Function {
         }
         // SAFETY: the borrows outlive the call, which is over or given up when this returns.
         let begun = unsafe { self.begin(prepared, arguments) };
-        let outcome = begun.and_then(Attempt::wait);
+        let outcome = begun.and_then(|mut attempt| {
+            // The time-out is that of the whole call, with the arrays that travel apart from it.
+            attempt.request.keep_deadline(deadline);
+            attempt.wait()
+        });
         for (array, argument) in lent.iter().zip(kept) {
             arguments[array.argument] = argument;
         }
@@ -195,7 +202,7 @@ impl Function {
         let back = travel(server, connection, Direction::Back, &returned, deadline);
         let back = back.map_err(|error| after_call(connection.address(), error))?;
         let total = start.elapsed().as_secs_f64();
-        let (send, recv) = (times.send + there, times.recv + back);
+        let (send, recv) = (times.send + there, times.recv + back.unwrap_or(0.0));
         let times = Times {
             send,
             recv,
@@ -252,19 +259,22 @@ fn large_arrays<'l>(
     })
 }
 
-/// Moves arrays. Returns the time in seconds.
+/// Moves arrays. Returns the time in seconds. Returns `None` if pieces of an array that the call
+/// writes had to be sent again: the server may still get the first ones, and would hold the call up
+/// for them, or write them over its results.
 fn travel(
     server: &Server,
     first: &Arc<Connection>,
     direction: Direction,
     arrays: &[Part],
     deadline: Option<Instant>,
-) -> Result<f64, Error> {
+) -> Result<Option<f64>, Error> {
     let start = Instant::now();
     let mut queue: VecDeque<Part> = arrays.iter().flat_map(pieces).collect();
     if queue.is_empty() {
-        return Ok(0.0);
+        return Ok(Some(0.0));
     }
+    let is_once = |part: &Part| direction == Direction::There && part.is_rewritten;
     let another = |index: usize| server.paths(|paths, to| paths.another(first, index, to));
     let found = server.paths(|paths, _| paths.found(direction));
     let mut lines = vec![StreamConnection::new(first.clone())];
@@ -280,8 +290,12 @@ fn travel(
             break;
         }
         wait(&lines, first, deadline)?;
+        let untried = queue.len();
         let moved = collect(&mut lines, &mut queue)?;
         leave_stalled(server, &mut lines, &mut queue);
+        if queue.len() > untried && arrays.iter().any(is_once) {
+            return Ok(None);
+        }
         match probe.step(moved, lines.len()) {
             Step::Go => {}
             Step::Add => match another(lines.len()) {
@@ -299,7 +313,7 @@ fn travel(
     if let Some(count) = probe.found() {
         server.paths(|paths, _| paths.find(direction, count));
     }
-    Ok(start.elapsed().as_secs_f64())
+    Ok(Some(start.elapsed().as_secs_f64()))
 }
 
 /// Removes stalled connections, and gives their pieces to the others.
@@ -581,6 +595,7 @@ mod tests {
             offset: 0,
             bytes: 3 * PIECE + 8,
             unit: 8,
+            is_rewritten: false,
         };
         let mut end = 0;
         for piece in pieces(&whole) {

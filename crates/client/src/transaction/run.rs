@@ -39,6 +39,7 @@ pub(super) fn run(transaction: &mut Transaction, servers: &[Server]) -> Result<R
         copies: Copies::default(),
         traffic: Default::default(),
         pending: Default::default(),
+        ends: Default::default(),
     };
     let mut state = State {
         run: Run::new(graph),

@@ -10,7 +10,7 @@ use crate::remote::{Attempt, Handle, Server};
 use farcall_rpc_proto::{ArrayForm, FailureKind};
 use farcall_schedule::dataflow::{Datum, Flow, Graph, Source, Step, VersionId};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// State that all threads share.
@@ -22,6 +22,8 @@ pub(super) struct Shared<'t> {
     pub(super) traffic: Traffic,
     /// Calls under way, which are given up if the transaction fails.
     pub(super) pending: Mutex<Vec<Arc<Attempt>>>,
+    /// The transaction has failed: no further call begins.
+    pub(super) ends: AtomicBool,
 }
 
 /// Bytes of arrays that have travelled.
@@ -159,6 +161,7 @@ impl Shared<'_> {
     }
 
     pub(super) fn cancel_all(&self) {
+        self.ends.store(true, Ordering::Relaxed);
         lock(&self.pending)
             .iter()
             .for_each(|attempt| attempt.request.cancel());
@@ -239,11 +242,18 @@ impl Shared<'_> {
             None => unsafe { kept.argument() },
         };
         let mut arguments: Vec<_> = call.arguments.iter().enumerate().map(argument).collect();
+        if self.ends.load(Ordering::Relaxed) {
+            let error = Error::failed(FailureKind::Cancelled, "the transaction has failed");
+            return Err(Fault::before(step.server, error));
+        }
         self.count_direct(call, handles);
         // SAFETY: the arrays outlive the transaction, and so the call.
         let attempt = unsafe { function.begin(&mut call.prepared.again(), &mut arguments) };
         let attempt = Arc::new(attempt.map_err(|error| at(error, false))?);
         lock(&self.pending).push(attempt.clone());
+        if self.ends.load(Ordering::Relaxed) {
+            attempt.request.cancel();
+        }
         let outcome = attempt.wait_shared();
         if outcome.is_err() {
             attempt.request.cancel();

@@ -169,9 +169,14 @@ impl Directory {
         }
     }
 
-    /// Takes another metaserver's record of the data at a server. In a client, answers add up.
-    pub(crate) fn apply_data(&mut self, record: DataRecord) {
-        let server = record.server;
+    /// Takes a metaserver's record of the data at a server. Returns whether it was used: what the
+    /// server itself says here is newer. In a client, answers add up.
+    pub(crate) fn apply_data(&mut self, record: DataRecord) -> bool {
+        let (server, lease_s) = (record.server, self.settings.lease_s);
+        let entry = self.servers.get(&server);
+        if entry.is_some_and(|entry| entry.is_heard(self.now, lease_s)) {
+            return false;
+        }
         if self.settings.forgets {
             self.data.forget(server);
         }
@@ -179,6 +184,7 @@ impl Directory {
             self.data.put(server, datum);
         }
         self.renew_holds(server);
+        true
     }
 
     /// Forgets named data before a client takes a new answer about them.

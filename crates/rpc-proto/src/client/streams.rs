@@ -136,13 +136,14 @@ impl Core {
 
     /// Forgets a request that was given up before it was opened. Returns `false` if it is open.
     fn forget_unopened(&mut self, call: CallId) -> bool {
-        let count = self.waiting.len();
-        self.waiting.retain(|opening| opening.call != call);
-        let was_waiting = self.waiting.len() < count;
-        if was_waiting {
-            self.requests.remove(&call);
-        }
-        was_waiting
+        // They wait in the order of their numbers.
+        let place = self
+            .waiting
+            .binary_search_by_key(&call, |opening| opening.call);
+        let Ok(place) = place else { return false };
+        self.waiting.remove(place);
+        self.requests.remove(&call);
+        true
     }
 
     /// Handles a grant for a data stream. Its call may have been given up.

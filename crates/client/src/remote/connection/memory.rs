@@ -166,7 +166,10 @@ impl Connection {
         let memory = self.lock().take_memory(id);
         let memory = memory.ok_or_else(|| self.unexpected())?;
         let mapped = Segment::map(self, id, bytes, &memory, present);
-        mapped.map_err(|error| self.error(error.into()))
+        mapped.map_err(|error| {
+            self.unshare(id);
+            self.error(error.into())
+        })
     }
 
     /// Shared memory for copies of arrays, an idle segment if one fits. `None` if the server has

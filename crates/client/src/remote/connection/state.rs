@@ -183,6 +183,11 @@ impl State {
         self.open.is_empty()
     }
 
+    /// Number of requests without an answer, those that were given up included.
+    pub(super) fn open_requests(&self) -> usize {
+        self.open.len()
+    }
+
     /// Answers the challenge of the server.
     pub(super) fn prove(&mut self, text: String, socket: &Socket) {
         self.proto.prove(text);

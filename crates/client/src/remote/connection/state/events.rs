@@ -55,13 +55,15 @@ impl State {
         }
     }
 
-    /// Keeps memory that came with an answer for the request that asked for it.
+    /// Keeps memory that came with an answer for the request that asked for it. Memory that did not
+    /// arrive, as over a forwarded socket, is given back.
     fn with_memory(&mut self, id: CallId, answer: Answer) -> Result<Answer, Loss> {
         if let Answer::Shared(_) = answer {
-            let memory = self.handed_over.pop_front().ok_or_else(|| {
+            let Some(memory) = self.handed_over.pop_front() else {
+                self.proto.unshare(id);
                 let text = "the server did not hand its memory over".to_string();
-                Loss::Io(io::ErrorKind::InvalidData, text)
-            })?;
+                return Err(Loss::Io(io::ErrorKind::InvalidData, text));
+            };
             self.memories.insert(id, memory);
         }
         Ok(answer)
