@@ -6,6 +6,7 @@ pub(crate) mod callback;
 use crate::allocated::Allocated;
 use crate::compile::{bodies, symbol};
 use crate::identity::Identity;
+use crate::kernel;
 use crate::loader::{LoadError, Loaded};
 use crate::texts::ended;
 use farcall_idl::{
@@ -247,6 +248,7 @@ impl Binding {
                 libraries.push(Loaded::open(&path.to_string_lossy(), folder)?);
             }
         }
+        libraries.iter().for_each(kernel::select);
         let mut binding = Binding {
             libraries,
             functions: Vec::new(),

@@ -68,6 +68,7 @@ mod tests {
     #[test]
     fn openblas_uses_the_instructions_of_the_processor() {
         let library = Loaded::open("libopenblas.so.0", Path::new(".")).unwrap();
+        select(&library);
         let kernel = identity::kernel(&library).unwrap();
         if of_processor().is_some() && std::env::var_os("OPENBLAS_CORETYPE").is_none() {
             assert_ne!(kernel, OLDEST);

@@ -1,7 +1,6 @@
 //! Loads shared libraries and finds their symbols. It does not know the types of functions. A
 //! library is never unloaded, so the address of a symbol remains valid.
 
-use crate::kernel;
 use std::ffi::{CStr, CString, c_void};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -43,12 +42,10 @@ impl Loaded {
         for candidate in &candidates {
             match open(candidate) {
                 Ok(handle) => {
-                    let library = Loaded {
+                    return Ok(Loaded {
                         name: name.to_string(),
                         handle,
-                    };
-                    kernel::select(&library);
-                    return Ok(library);
+                    });
                 }
                 Err(error) => reason = reason.or(Some(error)),
             }

@@ -1,4 +1,5 @@
-//! Transactions at a real server: what happens to other calls when one fails.
+//! Transactions at a real server: what happens to other calls when one fails. The Python tests
+//! look at results, plans and pictures.
 
 use farcall_client::{Argument, ArgumentOptions, Options, Scalar, Server, Transaction};
 use farcall_system::ServerProcess;

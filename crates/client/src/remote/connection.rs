@@ -134,7 +134,9 @@ impl Connection {
             return true;
         }
         match self.state.try_lock() {
-            Ok(state) => state.lost.is_some() || (state.is_idle() && self.socket.is_stale()),
+            Ok(state) => {
+                state.lost.is_some() || (state.open_requests() == 0 && self.socket.is_stale())
+            }
             Err(TryLockError::Poisoned(_)) => true,
             // Another thread moves bytes on it.
             Err(TryLockError::WouldBlock) => false,

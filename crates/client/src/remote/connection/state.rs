@@ -179,10 +179,6 @@ impl State {
         self.peer.has_greeted
     }
 
-    pub(crate) fn is_idle(&self) -> bool {
-        self.open.is_empty()
-    }
-
     /// Number of requests without an answer, those that were given up included.
     pub(super) fn open_requests(&self) -> usize {
         self.open.len()
