@@ -4,6 +4,7 @@ import contextlib
 import os
 import pathlib
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -25,6 +26,19 @@ Library "{FAULTS}/libfarcall_faults.so";
 Define nap(IN int ms, OUT int *slept) "Sleep" Calls "C" fault_sleep(ms, slept);
 Define segfault(IN int n) "Crash" Calls "C" fault_segfault(n);
 """
+
+
+def pytest_configure():
+    """Lets programs that tests compare with use the kernel of OpenBLAS that servers select.
+
+    The results of different kernels differ in their last bits.
+    """
+    if "OPENBLAS_CORETYPE" not in os.environ and FARCALL.exists():
+        doctor = subprocess.run(
+            [FARCALL, "doctor", "--json"], capture_output=True, text=True, check=False
+        )
+        if kernel := re.search(r"OpenBLAS .*, kernel (\w+)", doctor.stdout):
+            os.environ["OPENBLAS_CORETYPE"] = kernel[1]
 
 
 def wait_until(condition, seconds=30.0, what="the condition"):
