@@ -54,6 +54,19 @@ fn datum(name: &str, owner: &str, written: u64, shared: bool) -> Datum {
     }
 }
 
+/// What a server without calls reports.
+fn idle(server: u64) -> Report {
+    Report {
+        server,
+        accepts: true,
+        memory: 1_000_000_000,
+        calls: 0,
+        queued: Vec::new(),
+        learned: Vec::new(),
+        booked: None,
+    }
+}
+
 fn hold(directory: &mut Directory, server: u64, held: Vec<Datum>) {
     let hold = Hold {
         server,
@@ -174,16 +187,7 @@ fn a_call_goes_where_its_data_are() {
     }
     for holder in [2, 3, 1] {
         for server in 1..=3 {
-            let report = Report {
-                server,
-                accepts: true,
-                memory: 1_000_000_000,
-                calls: 0,
-                queued: Vec::new(),
-                learned: Vec::new(),
-                booked: None,
-            };
-            directory.report(NOW + 0.5, report).unwrap();
+            directory.report(NOW + 0.5, idle(server)).unwrap();
             let hold = Hold {
                 server,
                 anew: true,
@@ -278,16 +282,7 @@ fn metaservers_and_clients_know_the_same() {
 #[test]
 fn a_row_of_the_store_does_not_replace_what_a_server_has_said_since() {
     let mut directory = directory(1);
-    let report = Report {
-        server: 1,
-        accepts: true,
-        memory: 1_000_000_000,
-        calls: 0,
-        queued: Vec::new(),
-        learned: Vec::new(),
-        booked: None,
-    };
-    directory.report(NOW, report.clone()).unwrap();
+    directory.report(NOW, idle(1)).unwrap();
     hold(&mut directory, 1, vec![datum("old", "alice", 1, false)]);
     let mut exchange = Exchange::default();
     exchange.collect(&mut directory);
