@@ -259,6 +259,24 @@ impl Findings {
         }
     }
 
+    /// Reports a name that is none of the parameters. A text from a peer can have one in every
+    /// place, and a comparison of each with all parameters would take seconds, so a finding that is
+    /// not collected has no suggestion.
+    pub(crate) fn not_a_parameter<'n>(
+        &mut self,
+        text: &str,
+        span: &Range<usize>,
+        names: impl Iterator<Item = &'n str>,
+    ) {
+        let message = format!("`{text}` is not a parameter");
+        let diagnostic = Diagnostic::error(span.clone(), message);
+        let diagnostic = match self.is_full() {
+            true => diagnostic,
+            false => diagnostic.suggest(text, names),
+        };
+        self.push(diagnostic);
+    }
+
     pub(crate) fn errors(&self) -> usize {
         self.errors
     }

@@ -220,10 +220,8 @@ impl Checker<'_> {
     fn argument(&mut self, name: &Name, names: &[&str]) -> Option<usize> {
         let found = names.iter().position(|known| *known == name.text);
         if found.is_none() {
-            let message = format!("`{}` is not a parameter", name.text);
-            let diagnostic = Diagnostic::error(name.span.clone(), message);
-            self.findings
-                .push(diagnostic.suggest(&name.text, names.iter().copied()));
+            let names = names.iter().copied();
+            self.findings.not_a_parameter(&name.text, &name.span, names);
         }
         found
     }

@@ -191,18 +191,8 @@ impl Resolver<'_, '_, '_> {
     fn find(&mut self, text: &str, span: &Span) -> Option<usize> {
         let found = self.params.iter().position(|param| param.name == text);
         if found.is_none() {
-            let diagnostic =
-                Diagnostic::error(span.clone(), format!("{} is not a parameter", quoted(text)));
-            // A text from a peer can have an unknown name in every place, and a comparison of each
-            // with all parameters would take seconds.
-            let diagnostic = match self.checker.findings.is_full() {
-                true => diagnostic,
-                false => {
-                    let names = self.params.iter().map(|param| param.name.as_str());
-                    diagnostic.suggest(text, names)
-                }
-            };
-            self.checker.findings.push(diagnostic);
+            let names = self.params.iter().map(|param| param.name.as_str());
+            self.checker.findings.not_a_parameter(text, span, names);
         }
         found
     }
