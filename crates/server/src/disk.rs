@@ -4,6 +4,7 @@
 //! Every record is in two logs, and a long array is in a file that says which call it belongs to.
 //! So a damaged log is rebuilt from the other one, and a damaged file is told of.
 
+mod batch;
 pub(crate) mod files;
 pub(crate) mod guard;
 mod journal;

@@ -2,10 +2,9 @@
 //!
 //! Both logs have the same bytes. A record is confirmed after both have it on the disk. A damaged
 //! log is kept in the quarantine, and written anew from the other one.
-//!
-//! While a server runs, a log has zeros behind its records, which the next records overwrite. So a
-//! sync writes only data: a file that grows would make it write the file's length as well.
+//! [`Batch`] appends.
 
+use super::batch::{Batch, Room, stays_in_place};
 use super::guard::{private_file, sync_folder};
 use super::quarantine::Quarantine;
 use super::{DiskError, problem};
@@ -16,7 +15,6 @@ use farcall_server_proto::{Content, Event, JournalEntry as Entry, Record};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,8 +27,6 @@ const IDENTITY: &str = "identity";
 const CHUNK: usize = 1 << 20;
 /// Bytes of a sector: after an error, reading continues behind it.
 const SECTOR: usize = 4096;
-/// Bytes that a log gets for its next records at a time.
-pub(super) const ROOM: usize = 256 << 10;
 
 /// What the logs of a folder say, before anything was changed.
 pub(crate) struct Logs {
@@ -296,8 +292,7 @@ pub(crate) struct Book {
     path: PathBuf,
     pub(crate) ledger: Ledger,
     files: [Arc<File>; 2],
-    /// Length of both files: the records, and zeros.
-    room: u64,
+    room: Room,
     /// Whether the logs may have bytes behind their end, after an error.
     is_dirty: bool,
 }
@@ -319,7 +314,11 @@ impl Book {
             file.map(Arc::new)
         };
         let files = [open(NAMES[0])?, open(NAMES[1])?];
-        let room = files[0].metadata()?.len().min(files[1].metadata()?.len());
+        let room = Room {
+            // A copied folder may have holes in the place of zeros.
+            end: ledger.length(),
+            stays_in_place: stays_in_place(&files),
+        };
         Ok(Book {
             path,
             ledger,
@@ -360,9 +359,9 @@ impl Book {
         }
     }
 
-    /// Takes the end of a batch, and the length of the files after it. After an error, nothing of
+    /// Takes the end of a batch, and the room of the files after it. After an error, nothing of
     /// it was recorded.
-    fn settle(&mut self, written: io::Result<u64>) -> io::Result<()> {
+    fn settle(&mut self, written: io::Result<Room>) -> io::Result<()> {
         match written {
             Ok(room) => {
                 self.room = room;
@@ -379,9 +378,9 @@ impl Book {
 
     /// Gives back the room for records that will not come.
     pub(super) fn trim(&mut self) -> io::Result<()> {
-        self.room = self.ledger.length();
+        self.room.end = self.ledger.length();
         let mut files = self.files.iter();
-        files.try_for_each(|file| file.set_len(self.room))
+        files.try_for_each(|file| file.set_len(self.room.end))
     }
 
     /// Writes the logs anew if most of their bytes are no longer needed.
@@ -397,81 +396,11 @@ impl Book {
             self.ledger.length(),
             ledger.length()
         );
-        self.room = ledger.length();
+        self.room.end = ledger.length();
         self.ledger = ledger;
         self.files = files.map(Arc::new);
         Ok(())
     }
-}
-
-/// Bytes to append to both logs.
-struct Batch {
-    files: [Arc<File>; 2],
-    /// Offset in both logs.
-    at: u64,
-    bytes: Vec<u8>,
-    /// Length of both files.
-    room: u64,
-    /// Whether the logs may have bytes behind the offset.
-    is_dirty: bool,
-}
-
-impl Batch {
-    /// Appends to both logs, and syncs them. Returns the length of the files.
-    fn write(&self) -> io::Result<u64> {
-        let written = self.append();
-        if written.is_err() {
-            // What is refused must not be there after a restart. If this fails, it is tried again
-            // before the next write.
-            let _ = self.files.each_ref().map(|file| file.set_len(self.at));
-        }
-        written
-    }
-
-    /// Both logs travel to the disk together, so that the second sync finds little to do.
-    fn append(&self) -> io::Result<u64> {
-        let end = self.at + self.bytes.len() as u64;
-        let mut room = self.room;
-        if self.is_dirty {
-            room = self.at;
-            let mut files = self.files.iter();
-            files.try_for_each(|file| file.set_len(self.at))?;
-        }
-        for file in &self.files {
-            file.write_all_at(&self.bytes, self.at)?;
-        }
-        if end > room {
-            room = self.make_room(end);
-        }
-        for file in &self.files {
-            begin_to_write(file, self.at, self.bytes.len() as u64);
-        }
-        self.files.iter().try_for_each(|file| file.sync_data())?;
-        Ok(room)
-    }
-
-    /// Writes zeros behind the records. A disk that has no room for them keeps what it has for the
-    /// records themselves.
-    fn make_room(&self, end: u64) -> u64 {
-        let zeros = vec![0; ROOM];
-        let mut files = self.files.iter();
-        match files.try_for_each(|file| file.write_all_at(&zeros, end)) {
-            Ok(()) => end + ROOM as u64,
-            Err(_) => {
-                let _ = self.files.each_ref().map(|file| file.set_len(end));
-                end
-            }
-        }
-    }
-}
-
-/// Lets the system begin to write a part of a file to the disk. It is only a hint: the sync that
-/// follows waits for the disk, and has the errors.
-fn begin_to_write(file: &File, at: u64, bytes: u64) {
-    let (at, bytes) = (at as libc::off64_t, bytes as libc::off64_t);
-    // SAFETY: the descriptor is open, and the call has no pointers.
-    let _ =
-        unsafe { libc::sync_file_range(file.as_raw_fd(), at, bytes, libc::SYNC_FILE_RANGE_WRITE) };
 }
 
 fn read_spot(files: &[Arc<File>; 2], spot: Spot) -> io::Result<Vec<u8>> {

@@ -1,7 +1,8 @@
 //! Tests of a state folder: what it keeps over a restart, and what the server makes of damage. One
 //! damaged file loses no call.
 
-use super::super::logs::{Logs, ROOM};
+use super::super::batch::ROOM;
+use super::super::logs::Logs;
 use super::super::{Disk, DiskError, StateSettings};
 use super::*;
 use farcall_random::SplitMix64;
