@@ -96,14 +96,15 @@ impl Tls {
         path.exists().then_some(path)
     }
 
-    /// Reads the files, and logs a certificate that does not hold, or ends soon.
+    /// Reads the files. Logs a certificate that does not hold, or ends soon, and lists of revoked
+    /// certificates that are of other authorities.
     ///
     /// # Errors
     /// The error names the file that cannot be used.
     pub fn identity(&self) -> Result<Identity, FileError> {
         let files = self.files();
         let identity = Identity::load(&files)?;
-        self.warn_of_end(&files)?;
+        self.warn(&files)?;
         Ok(identity)
     }
 
@@ -114,7 +115,7 @@ impl Tls {
     pub fn reload(&self, identity: &Identity) -> Result<(), FileError> {
         let files = self.files();
         identity.reload(&files)?;
-        self.warn_of_end(&files)
+        self.warn(&files)
     }
 
     fn files(&self) -> IdentityFiles {
@@ -130,7 +131,7 @@ impl Tls {
         }
     }
 
-    fn warn_of_end(&self, files: &IdentityFiles) -> Result<(), FileError> {
+    fn warn(&self, files: &IdentityFiles) -> Result<(), FileError> {
         const REMEDY: &str = "make another one with `farcall access certificate`, and send SIGHUP";
         let path = self.certificate.display();
         match files.validity(SystemTime::now())? {
@@ -145,6 +146,16 @@ impl Tls {
                 "{path}: the certificate does not hold yet, so that clients refuse this server; \
                  check the clock of this machine"
             ),
+        }
+        if let (Some(revoked), Some(clients), true) =
+            (&files.revoked, &files.clients, files.has_foreign_list()?)
+        {
+            tracing::warn!(
+                "{}: a list is of an authority that is not in {}, and revokes no certificate of \
+                 those that are",
+                revoked.display(),
+                clients.display()
+            );
         }
         Ok(())
     }

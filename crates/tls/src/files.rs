@@ -9,7 +9,7 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig, version};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
-use webpki::{EndEntityCert, KeyUsage};
+use webpki::{BorrowedCertRevocationList, CertRevocationList, EndEntityCert, KeyUsage};
 
 /// The reason why files cannot be used. The text names the file.
 #[derive(Debug, thiserror::Error)]
@@ -122,6 +122,23 @@ impl IdentityFiles {
             (_, Some(webpki::Error::CertExpired { .. })) => Validity::EndsSoon,
             _ => Validity::Valid,
         })
+    }
+
+    /// Whether a list of revoked certificates is of none of the authorities. It has an effect only
+    /// if a client presents the certificate of the authority that made the list.
+    pub fn has_foreign_list(&self) -> Result<bool, FileError> {
+        let (Some(clients), Some(revoked)) = (&self.clients, &self.revoked) else {
+            return Ok(false);
+        };
+        let roots = authorities(clients)?.roots;
+        let is_foreign = |list: &CertificateRevocationListDer<'_>| {
+            let read = BorrowedCertRevocationList::from_der(list);
+            read.map(CertRevocationList::from).is_ok_and(|list| {
+                let mut subjects = roots.iter().map(|root| root.subject.as_ref());
+                subjects.all(|subject| subject != list.issuer())
+            })
+        };
+        Ok(revocations(revoked)?.iter().any(is_foreign))
     }
 
     fn read(&self) -> Result<ServerConfig, FileError> {

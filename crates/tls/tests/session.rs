@@ -3,8 +3,8 @@
 
 use farcall_tls::{FileError, Identity, IdentityFiles, Session, Trust, Validity};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, IsCa,
-    KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
+    IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
 };
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Write};
 use std::os::unix::net::UnixStream;
@@ -19,8 +19,13 @@ struct Authority {
 
 impl Authority {
     fn new() -> Authority {
+        Authority::named("authority.test")
+    }
+
+    fn named(name: &str) -> Authority {
         let folder = tempfile::tempdir().unwrap();
         let mut params = CertificateParams::new([]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
@@ -287,6 +292,18 @@ fn a_revoked_certificate_is_refused_after_the_files_are_read_again() {
         assert!(alice.contains("Revoked"), "{alice}");
         assert_eq!(bob, "bob");
     }
+}
+
+#[test]
+fn a_list_of_another_authority_is_noticed() {
+    let (ours, other) = (Authority::new(), Authority::named("other.test"));
+    let (certificate, key) = ours.issue("server.test");
+    let mut files = files(&certificate, &key, Some(&ours.path("ca.pem")));
+    assert!(!files.has_foreign_list().unwrap());
+    files.revoked = Some(ours.revoke(7));
+    assert!(!files.has_foreign_list().unwrap());
+    files.revoked = Some(other.revoke(7));
+    assert!(files.has_foreign_list().unwrap());
 }
 
 #[test]
