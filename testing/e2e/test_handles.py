@@ -293,6 +293,10 @@ def test_from_the_shell(library_server, tmp_path):
     farcall_(*again, "-o", "b=y.npy")
     assert np.array_equal(np.load(tmp_path / "x.npy"), np.load(tmp_path / "y.npy"))
     assert "farcall data get" in farcall_(*solve, f"a=handle:{held}", "-o", "a=a2.npy", status=2)
+    # A file that cannot be written costs no other result of the call.
+    full = ["a=@a.npy", "-o", "ipiv=/dev/full", "-o", "b=kept.npy", "--trace-out", "/dev/full"]
+    assert "No space left" in farcall_(*solve, *full, status=1)
+    assert np.load(tmp_path / "kept.npy").shape == np.load(tmp_path / "x.npy").shape
     listed = {array["id"]: array for array in json.loads(farcall_("get", "--json"))["arrays"]}
     assert listed[held]["shape"] == [n, n] and listed[held]["order"] == "columns"
     assert np.array_equal(library_server.connect().handle(rows).get(), a)

@@ -125,11 +125,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     }
     let mut call = Call::prepare(function, &arguments)?;
     let outcome = call.run()?;
+    let results = call.results();
+    let written = results.write();
     if let Some(path) = &arguments.trace_out {
         trace_out::write(path, &call.function, &outcome)?;
     }
-    let results = call.results();
-    results.write()?;
+    written?;
     if arguments.json {
         println!("{}", results.to_json(&outcome));
     } else {

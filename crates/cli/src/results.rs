@@ -112,16 +112,24 @@ impl Results<'_> {
         })
     }
 
+    /// Writes all files that can be written. The error is that of the first other one, and the
+    /// errors of the rest are printed.
     pub(crate) fn write(&self) -> Result<(), Failure> {
         let order = self.interface.order();
+        let mut ended = Ok(());
         for (param, array, bytes) in self.returned() {
-            match self.outputs.get(&array.param) {
-                Some(path) if param.is_fixed_texts() => texts::write(path, &array, bytes)?,
-                Some(path) => npy::write(path, param.ty, &array.shape(order), order, bytes)?,
-                None => {}
+            let written = match self.outputs.get(&array.param) {
+                Some(path) if param.is_fixed_texts() => texts::write(path, &array, bytes),
+                Some(path) => npy::write(path, param.ty, &array.shape(order), order, bytes),
+                None => Ok(()),
+            };
+            match (written, &ended) {
+                (Err(failure), Err(_)) => eprintln!("error: {failure}"),
+                (Err(failure), Ok(())) => ended = Err(failure),
+                (Ok(()), _) => {}
             }
         }
-        Ok(())
+        ended
     }
 
     pub(crate) fn print(&self, receipts: &[(usize, Receipt)]) {

@@ -23,14 +23,14 @@ impl Target {
     /// Connects to the server that the option, or `server` of the command, or the environment
     /// names.
     pub(crate) fn connect(&self, server: Option<&str>) -> Result<Server, Failure> {
-        let timeout = match self.timeout {
-            None => None,
-            Some(seconds) => Some(Duration::try_from_secs_f64(seconds).map_err(|_| {
+        let timeout = self.timeout.map(|seconds| {
+            let time = Duration::try_from_secs_f64(seconds).ok();
+            time.filter(|time| !time.is_zero()).ok_or_else(|| {
                 Failure::usage("--timeout must be a number of seconds greater than 0")
-            })?),
-        };
+            })
+        });
         let options = Options {
-            timeout,
+            timeout: timeout.transpose()?,
             ..Options::default()
         };
         Ok(Server::connect(&self.address(server), options)?)
