@@ -2,6 +2,8 @@
 //! The kernel signals a child when the thread that forked it ends, so one thread, which lives as
 //! long as the process, starts all of them. The caller waits for its children.
 //!
+//! [`outlives_terminal`] tells a daemon or a front end whether `nohup` has started it.
+//!
 //! A process that was killed while it started another one leaves its sockets to that one for a
 //! moment. [`take_address`] waits for them.
 
@@ -44,6 +46,21 @@ pub fn oom_score() -> String {
     let own = std::fs::read_to_string("/proc/self/oom_score_adj");
     let own = own.ok().and_then(|text| text.trim().parse::<i32>().ok());
     (own.unwrap_or(0) + OOM_SCORE).min(1000).to_string()
+}
+
+/// Whether this process was started so that it outlives its terminal, as by `nohup`: SIGHUP is
+/// ignored. Ask before a handler is set.
+pub fn outlives_terminal() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status");
+    status.is_ok_and(|status| ignores_hangup(&status))
+}
+
+/// Whether the text of `/proc/PID/status` has SIGHUP among the ignored signals. Signal 1 is the
+/// lowest bit.
+fn ignores_hangup(status: &str) -> bool {
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask & 1 != 0)
 }
 
 /// Starts a process that gets SIGTERM when this process has ended, even if this process was killed.
@@ -92,6 +109,14 @@ pub fn take_address<T>(mut take: impl FnMut() -> io::Result<T>) -> io::Result<T>
 mod tests {
     use super::*;
     use std::net::TcpListener;
+
+    #[test]
+    fn nohup_is_read_from_the_mask_of_ignored_signals() {
+        let status = |mask| format!("Name:\tx\nSigBlk:\t0000000000000001\nSigIgn:\t{mask}\n");
+        assert!(ignores_hangup(&status("0000000000001001")));
+        assert!(!ignores_hangup(&status("0000000000001000")));
+        assert!(!ignores_hangup("") && !ignores_hangup(&status("?")));
+    }
 
     #[test]
     fn an_address_that_is_free_after_a_moment_is_taken() {

@@ -194,7 +194,8 @@ fn key() -> Result<String, Failure> {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (signals, theirs) = UnixStream::pair()?;
-    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+    let hangup = (!farcall_child::outlives_terminal()).then_some(libc::SIGHUP);
+    for signal in [libc::SIGTERM, libc::SIGINT].into_iter().chain(hangup) {
         signal_hook::low_level::pipe::register(signal, theirs.try_clone()?)?;
     }
     if arguments.lab {

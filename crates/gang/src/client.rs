@@ -372,10 +372,15 @@ fn unexpected(message: &Message) -> ClientError {
     ClientError::Lost(io::Error::new(io::ErrorKind::InvalidData, text))
 }
 
-/// Catches the signals that a terminal or a user sends to the front end of a gang job.
+/// Catches the signals that a terminal or a user sends to the front end of a gang job. With
+/// `nohup`, the job outlives the terminal.
 fn catch_terminal() -> io::Result<SignalFd> {
     use Signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
-    crate::process::catch(&[SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGTSTP, SIGUSR1, SIGUSR2])
+    let mut signals = vec![SIGINT, SIGTERM, SIGQUIT, SIGTSTP, SIGUSR1, SIGUSR2];
+    if !farcall_child::outlives_terminal() {
+        signals.push(SIGHUP);
+    }
+    crate::process::catch(&signals)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use farcall_system::gang::{Node, lines, text};
 use farcall_system::program::example;
 use farcall_system::{farcall, wait_until};
+use std::process::{Command, Stdio};
 
 #[test]
 fn output_and_exit_status_are_those_of_the_elements() {
@@ -32,6 +33,29 @@ fn output_and_exit_status_are_those_of_the_elements() {
         told.contains("rank 1 on node") && told.contains("SIGSEGV"),
         "{told}"
     );
+}
+
+#[test]
+fn with_nohup_a_job_outlives_its_terminal() {
+    let daemon = Node::start(&[]);
+    let script = "sleep 1; echo done";
+    let run = ["run", "--quiet", "--", "sh", "-c", script];
+    for (program, wanted) in [("nohup", Some(0)), ("env", Some(128 + libc::SIGHUP))] {
+        // Without the arguments of timeout(1), the child is the front end itself.
+        let gang = daemon.gang(&run);
+        let front = gang.get_args().skip(3);
+        let mut command = Command::new(program);
+        let command = command.args(front).stdin(Stdio::null());
+        let job = command.stdout(Stdio::piped()).spawn();
+        let job = job.expect("coreutils are there");
+        wait_until("the job runs", || daemon.jobs().len() == 1);
+        // SAFETY: a plain system call on a child that has not been waited for.
+        unsafe { libc::kill(job.id() as i32, libc::SIGHUP) };
+        let output = job.wait_with_output().expect("it ends");
+        assert_eq!((program, output.status.code()), (program, wanted));
+        assert_eq!(text(&output.stdout).contains("done"), wanted == Some(0));
+        wait_until("no job is left", || daemon.jobs().is_empty());
+    }
 }
 
 #[test]
