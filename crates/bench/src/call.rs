@@ -50,6 +50,9 @@ pub(crate) struct Arguments {
     /// Measure only calls while other work disturbs the machine: busy loops and, with root, bursts
     #[arg(long, conflicts_with_all = ["beside", "flight"])]
     disturbed: bool,
+    /// Measure only durable calls and stored arrays
+    #[arg(long, conflicts_with_all = ["beside", "flight", "disturbed"])]
+    kept: bool,
     /// Python interpreter that runs the Python client
     #[arg(long, value_name = "PROGRAM", default_value = ".venv/bin/python")]
     python: PathBuf,
@@ -71,6 +74,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn measure_all(arguments: &Arguments) -> Result<Vec<Row>, Failure> {
+    if arguments.kept {
+        return kept::measure(arguments);
+    }
     let server = serve(&arguments.libraries, &[])?;
     if arguments.flight {
         return flight::measure(arguments, server.address());
