@@ -91,11 +91,21 @@ impl Callee for Binding {
         // its interface; if it does not, this process ends and the server continues.
         let called = unsafe { Binding::invoke(self, function, scalars, layout, starts, caller) };
         called.map_err(|error| {
+            let name = |param: usize| &interface.params[param].name;
+            let failed = |text: String| Failure::new(FailureKind::FunctionFailed, text);
             let text = match &error {
                 InvokeError::WrongArgument(wrong) => wrong.text(interface),
-                InvokeError::Result(problem) => {
-                    let text = format!("failed: {problem}");
-                    return Failure::new(FailureKind::FunctionFailed, text);
+                InvokeError::Result(problem) => return failed(format!("failed: {problem}")),
+                InvokeError::Unwritten(param, problem) => {
+                    return failed(format!(
+                        "failed: the file of argument `{}` cannot be written: {problem} \
+                         (workers.folder and limits.files in the server's configuration)",
+                        name(*param)
+                    ));
+                }
+                InvokeError::Stream(param, problem) => {
+                    let name = name(*param);
+                    format!("the file of argument `{name}` cannot be opened: {problem}")
                 }
                 other => other.to_string(),
             };
