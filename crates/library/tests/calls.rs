@@ -561,3 +561,19 @@ fn the_library_reports_its_identity() {
     // SAFETY: nothing of the library runs.
     assert!(unsafe { Threads::of_process().set(1) });
 }
+
+/// MKL fills a buffer of its caller, and pads it with blanks.
+#[test]
+fn a_version_that_the_library_writes_into_a_buffer_is_read() {
+    let text = "Globals {\n\
+        #include <stdio.h>\n\
+        void mkl_get_version_string(char *text, int bytes) {\n\
+            snprintf(text, bytes, \"%-*s\", bytes - 1, \"MKL 2026.0\");\n\
+        }\n}\n\
+        Define f(IN int n) { }";
+    let document = parse_document(text).document;
+    let compiled = built(text, "mkl.idl").unwrap().unwrap();
+    let binding = Binding::load(&document, Path::new("."), Some(&compiled.path())).unwrap();
+    let version = binding.identity(0).unwrap().version.as_deref();
+    assert_eq!(version, Some("MKL 2026.0"));
+}
