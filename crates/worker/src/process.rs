@@ -25,6 +25,7 @@ use farcall_memory::Mapping;
 use farcall_rpc_proto::{Call, Callback, Failure, FailureKind, swap_bytes};
 use farcall_spin::Spin;
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::retry_on_intr;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::collections::HashMap;
@@ -609,17 +610,20 @@ fn swap_arguments(layout: &Layout, buffer: &mut [u8]) {
     }
 }
 
-/// Receives one message with its descriptors; an error when the server is gone.
+/// Receives one message with its descriptors; an error when the server is gone. A signal that the
+/// library handles does not end the wait: a timer of a function may run on between its calls.
 pub(crate) fn receive(socket: &OwnedFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     let mut bytes = vec![0; 64];
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let message = recvmsg(
-        socket,
-        &mut [IoSliceMut::new(&mut bytes)],
-        &mut ancillary,
-        RecvFlags::CMSG_CLOEXEC,
-    )?;
+    let message = retry_on_intr(|| {
+        recvmsg(
+            socket,
+            &mut [IoSliceMut::new(&mut bytes)],
+            &mut ancillary,
+            RecvFlags::CMSG_CLOEXEC,
+        )
+    })?;
     if message.bytes == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
@@ -660,4 +664,46 @@ pub(crate) fn limit(memory: u64, files: u64) -> io::Result<()> {
         set(Resource::Fsize, files.max(LEAST_FILE))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    static HANDLED: AtomicU32 = AtomicU32::new(0);
+
+    extern "C" fn handle(_: libc::c_int) {
+        HANDLED.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Python and others install handlers that interrupt system calls.
+    #[test]
+    fn a_signal_that_the_library_handles_does_not_end_a_wait_for_the_server() {
+        // SAFETY: the handler makes an atomic access only, and no other test uses the signal.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handle as extern "C" fn(_) as usize;
+            assert_eq!(
+                libc::sigaction(libc::SIGUSR2, &action, std::ptr::null_mut()),
+                0
+            );
+        }
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+        // SAFETY: it only asks.
+        let waiting = unsafe { libc::pthread_self() };
+        let server = std::thread::spawn(move || {
+            while HANDLED.load(Ordering::SeqCst) < 20 {
+                // SAFETY: the thread waits until this one has ended.
+                unsafe { libc::pthread_kill(waiting, libc::SIGUSR2) };
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            send(&ours, b"word", SendFlags::NOSIGNAL).unwrap();
+        });
+        let received = receive(&theirs);
+        server.join().unwrap();
+        assert_eq!(received.unwrap().0, b"word");
+    }
 }
