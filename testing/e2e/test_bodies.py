@@ -99,3 +99,27 @@ def test_what_a_call_reports_is_not_told_to_the_next_one(start, tmp_path):
         with pytest.raises(farcall.LibraryError, match="no folder"):
             server.call("both", 1)
         server.call("fine", 1)
+
+
+LAZY = """
+Module lazy;
+Globals {
+    #include <dlfcn.h>
+}
+Define threads(OUT int *n) ProcessorElements 2
+{
+    void *library = dlopen("libopenblas.so.0", RTLD_NOW);
+    int (*get)(void) = (int (*)(void))dlsym(library, "openblas_get_num_threads");
+    *n = get();
+}
+"""
+
+
+def test_a_library_that_a_function_loads_has_the_threads_of_its_calls(start, tmp_path):
+    file = tmp_path / "lazy.idl"
+    file.write_text(LAZY)
+    options = ["--allow-code", "--workers", "1", "--pes", "2"]
+    server = start(file, options=options).connect()
+    # The call that loads it has the number of its environment.
+    server.call("threads")
+    assert [server.call("threads").n for _ in range(2)] == [2, 2]

@@ -6,6 +6,7 @@
 use crate::callback::{AnswerWord, Mailbox, WorkerMessage};
 use crate::children::Children;
 use crate::control::{Control, Outcome, Request};
+use crate::elements::Elements;
 use crate::files::Files;
 use crate::floats::Floats;
 use crate::handle::{GREETING_BYTES, MemoryMessage, READY, SOCKET_FD};
@@ -19,7 +20,7 @@ use crate::surroundings::Surroundings;
 use crate::trace;
 use farcall_idl::{ArrayLayout, Document, Interface, Layout, Mode, Scalar, SharedRange};
 use farcall_library::{
-    Binding, CallbackAnswer, CallbackRequest, Caller, InvokeError, Processes, Source, Threads,
+    Binding, CallbackAnswer, CallbackRequest, Caller, InvokeError, Processes, Source,
 };
 use farcall_memory::Mapping;
 use farcall_rpc_proto::{Call, Callback, Failure, FailureKind, swap_bytes};
@@ -234,8 +235,7 @@ pub(crate) fn serve<C: Callee>(
         nothing: Box::new(Nothing([0; 4096])),
         segments: HashMap::new(),
         lent: Lent::default(),
-        pes: start.threads,
-        threads: None,
+        elements: Elements::new(start.threads),
         children: start.children(),
         trace: trace::Variable::new(),
         floats: Floats::now(),
@@ -294,10 +294,7 @@ struct Worker<C> {
     nothing: Box<Nothing>,
     segments: HashMap<u64, Segment>,
     lent: Lent,
-    /// Processor elements of the previous call.
-    pes: u32,
-    /// The library's thread settings, looked up at the first change. Most calls never change them.
-    threads: Option<Threads>,
+    elements: Elements,
     /// Folder for the files of calls.
     folder: PathBuf,
     /// Limit on the bytes of one call's files; 0 means none.
@@ -327,7 +324,11 @@ impl<C: Callee> Worker<C> {
             let called = match request.is_unmap() || !taken {
                 true => Ok(0),
                 false => {
-                    self.use_elements(request.pes);
+                    // The processor elements of a parallel worker are its processes.
+                    if self.processes.is_none() {
+                        // SAFETY: no library code runs between two calls.
+                        unsafe { self.elements.give(request.pes) };
+                    }
                     let called = self.call(&request, &message);
                     if called.as_ref().map_or(true, |nanos| *nanos >= FORK_NANOS) {
                         self.children.end();
@@ -356,19 +357,6 @@ impl<C: Callee> Worker<C> {
                 rustix::io::write(&self.channel.doorbell, &1u64.to_ne_bytes())?;
             }
         }
-    }
-
-    /// Sets the number of the library's threads to the call's processor elements. A library that
-    /// cannot change it uses the number from its environment.
-    fn use_elements(&mut self, pes: u32) {
-        // The processor elements of a parallel worker are its processes.
-        if pes == self.pes || self.processes.is_some() {
-            return;
-        }
-        self.pes = pes;
-        let threads = self.threads.get_or_insert_with(Threads::of_process);
-        // SAFETY: no library code runs between two calls.
-        unsafe { threads.set(pes) };
     }
 
     fn handle_memory_message(&mut self) -> io::Result<()> {
