@@ -123,3 +123,25 @@ def test_a_library_that_a_function_loads_has_the_threads_of_its_calls(start, tmp
     # The call that loads it has the number of its environment.
     server.call("threads")
     assert [server.call("threads").n for _ in range(2)] == [2, 2]
+
+
+LOUD = """
+#include <stdio.h>
+__attribute__((constructor)) static void greet(void)
+{
+    for (int line = 0; line < 10000; line++)
+        printf("line %d of a license\\n", line);
+}
+int twice(int n) { return 2 * n; }
+"""
+
+
+def test_a_library_may_print_any_amount_while_it_is_loaded(start, tmp_path):
+    (tmp_path / "loud.c").write_text(LOUD)
+    library = tmp_path / "libloud.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "loud.c"], check=True)
+    file = tmp_path / "loud.idl"
+    file.write_text(
+        'Library "libloud.so"; Define twice(IN int n, OUT int *y) Calls "C" y = twice(n);'
+    )
+    assert start(file).connect().call("twice", n=4).y == 8
