@@ -80,6 +80,16 @@ impl Loaded {
     }
 }
 
+/// The folders in which a name without a `/` is searched, before the system searches: that of the
+/// interface file, and those of `FARCALL_LIBRARY_PATH`.
+pub(crate) fn searched(folder: &Path) -> Vec<PathBuf> {
+    let folders = std::env::var_os(SEARCH_PATH).unwrap_or_default();
+    let folders = std::env::split_paths(&folders).filter(|folder| !folder.as_os_str().is_empty());
+    std::iter::once(folder.to_path_buf())
+        .chain(folders)
+        .collect()
+}
+
 fn candidates(name: &str, folder: &Path) -> Vec<PathBuf> {
     let file = match name.strip_prefix("-l") {
         Some(short) => format!("lib{short}.so"),
@@ -88,10 +98,8 @@ fn candidates(name: &str, folder: &Path) -> Vec<PathBuf> {
     if file.contains('/') {
         return vec![folder.join(file)];
     }
-    let folders = std::env::var_os(SEARCH_PATH).unwrap_or_default();
-    let folders: Vec<PathBuf> = std::env::split_paths(&folders).collect();
-    let folders = std::iter::once(folder.to_path_buf()).chain(folders);
-    let mut candidates: Vec<PathBuf> = folders
+    let mut candidates: Vec<PathBuf> = searched(folder)
+        .iter()
         .map(|folder| folder.join(&file))
         .filter(|path| path.is_file())
         .collect();
