@@ -99,3 +99,49 @@ def test_what_a_call_reports_is_not_told_to_the_next_one(start, tmp_path):
         with pytest.raises(farcall.LibraryError, match="no folder"):
             server.call("both", 1)
         server.call("fine", 1)
+
+
+LAZY = """
+Module lazy;
+Globals {
+    #include <dlfcn.h>
+}
+Define threads(OUT int *n) ProcessorElements 2
+{
+    void *library = dlopen("libopenblas.so.0", RTLD_NOW);
+    int (*get)(void) = (int (*)(void))dlsym(library, "openblas_get_num_threads");
+    *n = get();
+}
+"""
+
+
+def test_a_library_that_a_function_loads_has_the_threads_of_its_calls(start, tmp_path):
+    file = tmp_path / "lazy.idl"
+    file.write_text(LAZY)
+    options = ["--allow-code", "--workers", "1", "--pes", "2"]
+    server = start(file, options=options).connect()
+    # The call that loads it has the number of its environment.
+    server.call("threads")
+    assert [server.call("threads").n for _ in range(2)] == [2, 2]
+
+
+LOUD = """
+#include <stdio.h>
+__attribute__((constructor)) static void greet(void)
+{
+    for (int line = 0; line < 10000; line++)
+        printf("line %d of a license\\n", line);
+}
+int twice(int n) { return 2 * n; }
+"""
+
+
+def test_a_library_may_print_any_amount_while_it_is_loaded(start, tmp_path):
+    (tmp_path / "loud.c").write_text(LOUD)
+    library = tmp_path / "libloud.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, tmp_path / "loud.c"], check=True)
+    file = tmp_path / "loud.idl"
+    file.write_text(
+        'Library "libloud.so"; Define twice(IN int n, OUT int *y) Calls "C" y = twice(n);'
+    )
+    assert start(file).connect().call("twice", n=4).y == 8

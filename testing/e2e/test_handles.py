@@ -331,3 +331,20 @@ def test_from_other_languages(library_server, tmp_path, source):
     program = command(ROOT / "testing" / "e2e" / source, tmp_path)
     ran = run(*program, library_server.address)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_a_user_who_drops_many_arrays_stops_nobody(start, libc, tmp_path):
+    settings = tmp_path / "settings.toml"
+    settings.write_text("[limits]\nmemory = 8000000\n")
+    process = start(libc, options=["--config", str(settings)])
+    server = process.connect()
+    copy = server.function("copy")
+    handles = [server.put(np.full(8, index % 100, np.int8)) for index in range(600)]
+    for index, handle in enumerate(handles):
+        assert copy(in_=handle, n=8).out.tobytes() == bytes([index % 100] * 8)
+    for handle in handles:
+        handle.drop()
+    # This takes the memory of all of them, which the worker has mapped.
+    large = np.ones(3_500_000, np.int8)
+    assert copy(in_=large, n=large.size).out.tobytes() == large.tobytes()
+    assert process.connect().call("copy", in_=large[:8], n=8).out.tobytes() == bytes([1] * 8)

@@ -3,6 +3,7 @@
 //! deleted when [`Compiled`] is dropped.
 
 use crate::Source;
+use crate::loader::searched;
 use crate::source::{compiler, write_headers};
 use farcall_idl::{Body, Callback, Code, Document, Interface, Library, Param, Type, position};
 use std::fmt::Write;
@@ -266,19 +267,28 @@ fn build(
     let linker = document.linker.as_deref().unwrap_or(&cc);
     let mut link = command(linker);
     link.args(["-shared", "-o"]).arg(&library).arg(&object);
-    link.args(link_arguments(
-        document,
-        unit,
-        &std::path::absolute(folder)?,
-    ));
+    let folders = searched(folder).into_iter().map(std::path::absolute);
+    let folders: Vec<PathBuf> = folders.collect::<io::Result<_>>()?;
+    link.args(link_arguments(document, unit, &folders));
     run(link.current_dir(folder), linker)?;
     Ok(())
 }
 
 /// The libraries, so that the bodies find them from any folder: as when they are loaded, names with
-/// `/` start at the folder of the file, and others are searched there first.
-fn link_arguments(document: &Document, unit: &Unit<'_>, folder: &Path) -> Vec<String> {
+/// `/` start at the folder of the file, which is the first of `folders`, and others are searched in
+/// all of these first.
+fn link_arguments(document: &Document, unit: &Unit<'_>, folders: &[PathBuf]) -> Vec<String> {
     let mut arguments: Vec<String> = Vec::new();
+    let is_searched = |library: &Library| match library {
+        Library::Library(name) => !name.contains('/') || name.starts_with('-'),
+        Library::File(_) => false,
+    };
+    if document.libraries.iter().any(is_searched) {
+        for folder in folders {
+            arguments.push(format!("-L{}", folder.display()));
+            arguments.push(search_at_run_time(folder));
+        }
+    }
     let functions = unit.functions.iter();
     let required = functions.flat_map(|(_, interface)| &interface.required);
     let required = unit.required.iter().copied().chain(required);
@@ -298,15 +308,11 @@ fn link_arguments(document: &Document, unit: &Unit<'_>, folder: &Path) -> Vec<St
                 arguments.extend(name.split_whitespace().map(String::from));
             }
             Library::Library(name) if name.contains('/') => {
-                let path = folder.join(name);
+                let path = folders[0].join(name);
                 arguments.push(path.to_string_lossy().into_owned());
                 arguments.extend(path.parent().map(search_at_run_time));
             }
-            Library::Library(name) => {
-                arguments.push(format!("-L{}", folder.display()));
-                arguments.push(format!("-l:{name}"));
-                arguments.push(search_at_run_time(folder));
-            }
+            Library::Library(name) => arguments.push(format!("-l:{name}")),
         }
     }
     arguments
@@ -482,6 +488,45 @@ fn declaration(param: &Param, has_members: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As when the libraries are loaded without a body beside them.
+    #[test]
+    fn a_body_is_linked_with_a_library_from_any_searched_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let other = folder.path().join("other");
+        fs::create_dir(&other).unwrap();
+        let made = |text: &str, name: &str| {
+            let (source, to) = (folder.path().join("made.c"), other.join(name));
+            fs::write(&source, text).unwrap();
+            let mut command = command(&compiler());
+            command.args(["-shared", "-fPIC", "-o"]).arg(to).arg(source);
+            run(&mut command, "cc").unwrap();
+        };
+        made("int twice(int n) { return 2 * n; }", "libtwice.so.1");
+        made("int half(int n) { return n / 2; }", "libhalf.so");
+        let text = "Library \"libtwice.so.1\"; Library \"-lhalf\"; Globals { int twice(int), \
+                    half(int); } Define f(IN int n, OUT int *m) { *m = twice(half(n)); }";
+        let document = farcall_idl::parse_document(text).document;
+        let folders = [folder.path().to_owned(), other];
+        let arguments = link_arguments(&document, &units(&document)[0], &folders);
+        let (object, made) = (folder.path().join("body.o"), folder.path().join("body.so"));
+        let body = folder.path().join("body.c");
+        fs::write(
+            &body,
+            "int twice(int), half(int); int f(int n) { return twice(half(n)); }",
+        )
+        .unwrap();
+        let mut compile = command(&compiler());
+        compile.args(["-c", "-fPIC", "-o"]).arg(&object).arg(&body);
+        run(&mut compile, "cc").unwrap();
+        let mut link = command(&compiler());
+        link.args(["-shared", "-Wl,-z,defs", "-o"])
+            .arg(&made)
+            .arg(&object);
+        run(link.args(arguments), "cc").unwrap();
+        let loaded = crate::loader::Loaded::open(&made.to_string_lossy(), folder.path());
+        assert!(loaded.is_ok_and(|loaded| loaded.symbol("twice").is_some()));
+    }
 
     /// Servers that start at the same time delete the folders of killed ones.
     #[test]

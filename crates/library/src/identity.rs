@@ -3,7 +3,7 @@
 //! decides something (`kernel`).
 
 use crate::loader::Loaded;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -38,7 +38,9 @@ impl fmt::Display for Identity {
 }
 
 /// Functions without arguments that return a version as text.
-const FUNCTIONS: [&str; 2] = ["openblas_get_config", "mkl_get_version_string"];
+const FUNCTIONS: [&str; 1] = ["openblas_get_config"];
+/// Functions that write a version into a buffer, of which they get the address and the size.
+const WRITERS: [&str; 1] = ["mkl_get_version_string"];
 /// Functions without arguments that return the kernel as text.
 const KERNELS: [&str; 1] = ["openblas_get_corename"];
 /// Variables that hold a version as text.
@@ -65,7 +67,7 @@ pub(crate) fn kernel(library: &Loaded) -> Option<String> {
 }
 
 fn version(library: &Loaded) -> Option<String> {
-    if let Some(text) = text_of(library, &FUNCTIONS) {
+    if let Some(text) = text_of(library, &FUNCTIONS).or_else(|| written(library)) {
         return Some(text);
     }
     let mut texts = TEXTS.into_iter();
@@ -82,6 +84,22 @@ fn text_of(library: &Loaded, functions: &[&str]) -> Option<String> {
     unsafe {
         let get: unsafe extern "C" fn() -> *const c_char = std::mem::transmute(address);
         copied(get())
+    }
+}
+
+/// What the first of [`WRITERS`] that the library has writes.
+fn written(library: &Loaded) -> Option<String> {
+    /// MKL asks for 198 bytes or more. The last one stays 0.
+    const BYTES: usize = 256;
+    let mut symbols = WRITERS.into_iter();
+    let address = symbols.find_map(|symbol| library.symbol(symbol))?;
+    let mut text: [c_char; BYTES] = [0; BYTES];
+    // SAFETY: the functions in the list are `void (char *, int)`, and write that many bytes at
+    // most.
+    unsafe {
+        let write: unsafe extern "C" fn(*mut c_char, c_int) = std::mem::transmute(address);
+        write(text.as_mut_ptr(), BYTES as c_int - 1);
+        copied(text.as_ptr())
     }
 }
 
@@ -103,11 +121,7 @@ fn build_of(address: *mut c_void) -> Option<String> {
         address: usize,
         build: Option<String>,
     }
-    unsafe extern "C" fn look(
-        info: *mut libc::dl_phdr_info,
-        _: usize,
-        data: *mut c_void,
-    ) -> libc::c_int {
+    unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
         // SAFETY: the dynamic linker passes a valid description, whose segments are mapped as long
         // as this runs. `data` is the `Search` below.
         unsafe {

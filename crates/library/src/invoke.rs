@@ -13,6 +13,8 @@ use farcall_idl::{Layout, Mode, Scalar, Type};
 use libffi::raw::ffi_call;
 use smallvec::SmallVec;
 use std::ffi::c_void;
+use std::io;
+use std::mem::ManuallyDrop;
 use std::ptr;
 use std::slice;
 use thiserror::Error;
@@ -40,6 +42,9 @@ pub enum InvokeError {
     /// The stream on a file cannot be opened.
     #[error("the file of argument {0} cannot be opened: {1}")]
     Stream(usize, String),
+    /// Not all that the function has written to a stream is in its file.
+    #[error("the file of argument {0} cannot be written: {1}")]
+    Unwritten(usize, String),
 }
 
 /// Storage for one scalar, address or length.
@@ -149,7 +154,7 @@ impl CallMemory {
             }
             Argument::Stream { param, mode } => {
                 let stream = Stream::open(scalars, param, mode)?;
-                let address = Slot::address(stream.0.cast_const().cast());
+                let address = Slot::address(stream.file.cast_const().cast());
                 self.streams.push(stream);
                 address
             }
@@ -198,34 +203,71 @@ impl CallMemory {
     }
 }
 
+impl CallMemory {
+    /// Closes the streams, and frees the memory.
+    fn close(self) -> Result<(), InvokeError> {
+        let closed = self.streams.into_iter().map(Stream::close);
+        closed.fold(Ok(()), Result::and)
+    }
+}
+
 type Slots = SmallVec<[Slot; 32]>;
 type Texts = SmallVec<[Box<[u8]>; 2]>;
 
 /// A stream of the C library on a file, closed when the call ends.
-struct Stream(*mut libc::FILE);
+struct Stream {
+    file: *mut libc::FILE,
+    param: usize,
+    is_written: bool,
+}
 
 impl Stream {
     fn open(scalars: &[Option<Scalar>], param: usize, mode: Mode) -> Result<Stream, InvokeError> {
         let path = private_text(scalars, param)?;
+        let is_written = mode.is_returned();
         let mode = match mode {
             Mode::In | Mode::Work => c"r",
             Mode::Out => c"w+",
             Mode::InOut => c"r+",
         };
         // SAFETY: both texts end with NUL.
-        let stream = unsafe { libc::fopen(path.as_ptr().cast(), mode.as_ptr()) };
-        if stream.is_null() {
-            let error = std::io::Error::last_os_error().to_string();
+        let file = unsafe { libc::fopen(path.as_ptr().cast(), mode.as_ptr()) };
+        if file.is_null() {
+            let error = io::Error::last_os_error().to_string();
             return Err(InvokeError::Stream(param, error));
         }
-        Ok(Stream(stream))
+        Ok(Stream {
+            file,
+            param,
+            is_written,
+        })
+    }
+
+    /// Closes it. What the function has written last is in its buffer until then, so the function
+    /// cannot know whether there is room for it on the disk.
+    fn close(self) -> Result<(), InvokeError> {
+        let stream = ManuallyDrop::new(self);
+        // SAFETY: the stream is open, and nobody uses it any more.
+        let (has_failed, is_closed) = unsafe {
+            (
+                libc::ferror(stream.file) != 0,
+                libc::fclose(stream.file) == 0,
+            )
+        };
+        let problem = match (is_closed, has_failed) {
+            _ if !stream.is_written => return Ok(()),
+            (true, false) => return Ok(()),
+            (false, _) => io::Error::last_os_error().to_string(),
+            (true, true) => "a write to it has failed".to_string(),
+        };
+        Err(InvokeError::Unwritten(stream.param, problem))
     }
 }
 
 impl Drop for Stream {
     fn drop(&mut self) {
         // SAFETY: the stream is open: a library must not close what it was given.
-        unsafe { libc::fclose(self.0) };
+        unsafe { libc::fclose(self.file) };
     }
 }
 
@@ -295,7 +337,7 @@ impl Binding {
             // SAFETY: the interface says that this function releases the results.
             unsafe { allocated::release(release, blocks) };
         }
-        drop(kept);
+        let closed = kept.close();
         let failed = failure::take().map_or(Ok(()), Err);
         // Both reports are of this call, whichever counts.
         let wrong = xerbla::take();
@@ -303,6 +345,7 @@ impl Binding {
             .and(finished)
             .and(results)
             .map_err(InvokeError::Result)?;
+        closed?;
         match wrong {
             // SAFETY: the function has written its arrays, with the promise of the caller.
             Some(wrong) => unsafe { refused(function, wrong, layout, starts) },

@@ -52,7 +52,13 @@ impl Loaded {
         }
         let mut message = reason.unwrap_or_default();
         if message.contains("No such file") {
+            let missing = message.split(':').next().map(Path::new);
+            let missing = missing.and_then(Path::file_name);
+            let is_itself = |candidate: &PathBuf| candidate.file_name() == missing;
             message.push_str(match name.contains('/') {
+                _ if !candidates.iter().any(is_itself) => {
+                    "; the library needs it: install it, or name its folder in LD_LIBRARY_PATH"
+                }
                 true => "; build it, or correct its path in the interface file",
                 false => "; build or install it, or name its folder in FARCALL_LIBRARY_PATH",
             });
@@ -80,6 +86,16 @@ impl Loaded {
     }
 }
 
+/// The folders in which a name without a `/` is searched, before the system searches: that of the
+/// interface file, and those of `FARCALL_LIBRARY_PATH`.
+pub(crate) fn searched(folder: &Path) -> Vec<PathBuf> {
+    let folders = std::env::var_os(SEARCH_PATH).unwrap_or_default();
+    let folders = std::env::split_paths(&folders).filter(|folder| !folder.as_os_str().is_empty());
+    std::iter::once(folder.to_path_buf())
+        .chain(folders)
+        .collect()
+}
+
 fn candidates(name: &str, folder: &Path) -> Vec<PathBuf> {
     let file = match name.strip_prefix("-l") {
         Some(short) => format!("lib{short}.so"),
@@ -88,10 +104,8 @@ fn candidates(name: &str, folder: &Path) -> Vec<PathBuf> {
     if file.contains('/') {
         return vec![folder.join(file)];
     }
-    let folders = std::env::var_os(SEARCH_PATH).unwrap_or_default();
-    let folders: Vec<PathBuf> = std::env::split_paths(&folders).collect();
-    let folders = std::iter::once(folder.to_path_buf()).chain(folders);
-    let mut candidates: Vec<PathBuf> = folders
+    let mut candidates: Vec<PathBuf> = searched(folder)
+        .iter()
         .map(|folder| folder.join(&file))
         .filter(|path| path.is_file())
         .collect();
@@ -146,6 +160,39 @@ mod tests {
         let folder = Path::new("/nothing");
         assert!(reason("libnot-there.so.1", folder).contains("FARCALL_LIBRARY_PATH"));
         assert!(reason("./libnot-there.so.1", folder).contains("correct its path"));
+    }
+
+    /// `FARCALL_LIBRARY_PATH` and the path in the interface file are right then.
+    #[test]
+    fn the_error_of_a_library_that_needs_a_missing_one_names_a_remedy_for_that() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = |name: &str, needed: &[&str]| {
+            let mut cc = std::process::Command::new("cc");
+            cc.args([
+                "-shared",
+                "-Wl,--no-as-needed",
+                "-x",
+                "c",
+                "/dev/null",
+                "-x",
+                "none",
+                "-o",
+            ]);
+            let linked = cc
+                .arg(name)
+                .args(needed)
+                .current_dir(folder.path())
+                .status();
+            assert!(linked.unwrap().success());
+        };
+        link("libneeded.so", &[]);
+        link("libneeds.so", &["libneeded.so"]);
+        std::fs::remove_file(folder.path().join("libneeded.so")).unwrap();
+        for name in ["libneeds.so", "./libneeds.so"] {
+            let text = reason(name, folder.path());
+            assert!(text.contains("libneeded.so: cannot open"), "{text}");
+            assert!(text.contains("in LD_LIBRARY_PATH"), "{text}");
+        }
     }
 
     #[test]

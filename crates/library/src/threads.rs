@@ -33,6 +33,24 @@ pub struct Threads {
 }
 
 impl Threads {
+    /// How many libraries this process has loaded so far. A function may load another one.
+    pub fn loaded() -> u64 {
+        unsafe extern "C" fn count(
+            info: *mut libc::dl_phdr_info,
+            _: libc::size_t,
+            loads: *mut c_void,
+        ) -> c_int {
+            // SAFETY: `loads` is what is passed below; the dynamic linker passes a description.
+            unsafe { *loads.cast::<u64>() = (*info).dlpi_adds };
+            // Each description has the same number, so the first one is enough.
+            1
+        }
+        let mut loads = 0u64;
+        // SAFETY: the callback gets the number, which outlives the call.
+        unsafe { libc::dl_iterate_phdr(Some(count), (&raw mut loads).cast()) };
+        loads
+    }
+
     /// The functions of all libraries that this process has loaded so far.
     pub fn of_process() -> Threads {
         let mut threads = Threads::default();

@@ -230,6 +230,36 @@ fn a_text_that_is_returned_may_be_a_part_of_an_argument() {
     assert_eq!(farcall_idl::text_of(&called.array::<64>(1, 0)), b"one");
 }
 
+/// The text is in the buffer of the stream until the stream is closed.
+#[test]
+fn a_file_that_has_no_room_for_what_was_written_is_an_error() {
+    let text = "Define note(OUT filepointer f, IN int n) { while (n--) fputs(\"text\\n\", f); }\n\
+                Define read(IN filepointer f, OUT int *n) { *n = fgetc(f); fputs(\"text\", f); }";
+    let document = parse_document(text).document;
+    let compiled = built(text, "streams.idl").unwrap().unwrap();
+    let binding = Binding::load(&document, Path::new("."), Some(&compiled.path())).unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = |path: &Path| Some(Scalar::Text(path.to_str().unwrap().to_owned()));
+    let note = |to: &Path, lines: i64| {
+        let scalars = [path(to), Some(Scalar::Int(lines))];
+        let layout = document.interfaces[0].layout(&scalars, &[]).unwrap();
+        // SAFETY: there are no arrays.
+        unsafe { binding.invoke(0, &scalars, &layout, &[], &mut nobody) }
+    };
+    assert_eq!(note(file.path(), 2), Ok(()));
+    assert_eq!(fs::read_to_string(file.path()).unwrap(), "text\ntext\n");
+    for lines in [1, 100_000] {
+        match note(Path::new("/dev/full"), lines) {
+            Err(InvokeError::Unwritten(0, problem)) => assert!(!problem.is_empty()),
+            other => panic!("{lines}: {other:?}"),
+        }
+    }
+    // A function may try what it likes with a file that does not go back.
+    let scalars = [path(file.path()), None];
+    let called = invoke(&binding, &document, "read", &scalars, |_, _| {});
+    assert_eq!(i32::from_ne_bytes(called.array(0, 0)), i32::from(b't'));
+}
+
 #[test]
 fn a_body_finds_standard_headers_and_those_of_the_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -530,4 +560,20 @@ fn the_library_reports_its_identity() {
     );
     // SAFETY: nothing of the library runs.
     assert!(unsafe { Threads::of_process().set(1) });
+}
+
+/// MKL fills a buffer of its caller, and pads it with blanks.
+#[test]
+fn a_version_that_the_library_writes_into_a_buffer_is_read() {
+    let text = "Globals {\n\
+        #include <stdio.h>\n\
+        void mkl_get_version_string(char *text, int bytes) {\n\
+            snprintf(text, bytes, \"%-*s\", bytes - 1, \"MKL 2026.0\");\n\
+        }\n}\n\
+        Define f(IN int n) { }";
+    let document = parse_document(text).document;
+    let compiled = built(text, "mkl.idl").unwrap().unwrap();
+    let binding = Binding::load(&document, Path::new("."), Some(&compiled.path())).unwrap();
+    let version = binding.identity(0).unwrap().version.as_deref();
+    assert_eq!(version, Some("MKL 2026.0"));
 }

@@ -43,10 +43,6 @@ impl<H: Clone> Kept<H> {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
     /// The array with these contents. It now counts as used last.
     pub(crate) fn find(&mut self, digest: &Digest) -> Option<H> {
         let at = self
@@ -78,9 +74,10 @@ impl<H: Clone> Kept<H> {
         left
     }
 
-    /// Forgets all: the server has lost them.
-    pub(crate) fn clear(&mut self) {
-        self.entries.clear();
+    /// Forgets all, and returns them: they leave, as far as the server still has them.
+    #[must_use]
+    pub(crate) fn clear(&mut self) -> Vec<H> {
+        self.entries.drain(..).map(|entry| entry.handle).collect()
     }
 }
 
@@ -110,7 +107,17 @@ mod tests {
         assert_eq!(kept.add(digest(3), 40, 'c'), ['b']);
         assert_eq!(kept.find(&digest(2)), None);
         assert_eq!(kept.add(digest(4), 101, 'd'), ['a', 'c', 'd']);
-        assert!(kept.is_empty());
+        assert_eq!(kept.clear(), []);
+    }
+
+    #[test]
+    fn all_that_is_forgotten_leaves() {
+        let mut kept = Kept::new(100);
+        assert!(kept.add(digest(1), 40, 'a').is_empty());
+        assert!(kept.add(digest(2), 40, 'b').is_empty());
+        assert_eq!(kept.clear(), ['a', 'b']);
+        assert_eq!(kept.find(&digest(1)), None);
+        assert!(kept.add(digest(3), 100, 'c').is_empty());
     }
 
     #[test]

@@ -523,6 +523,7 @@ impl Process {
         if fetched.is_err() {
             // SAFETY: the caller's promise.
             unsafe { arrays.restore() };
+            arrays.leave(store);
             return known.failed(true);
         }
         let seconds = start.elapsed().as_secs_f64();

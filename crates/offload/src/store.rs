@@ -115,12 +115,11 @@ impl Store {
         left.iter().for_each(Handle::drop_soon);
     }
 
-    /// Forgets all arrays, which the server has no more.
+    /// Gives up all arrays. A server that has refused or failed a call still has them, and they
+    /// count towards the user's quota.
     pub(crate) fn clear(&self) {
-        let mut kept = self.kept();
-        if !kept.is_empty() {
-            kept.clear();
-        }
+        let left = self.kept().clear();
+        left.iter().for_each(Handle::drop_soon);
     }
 }
 

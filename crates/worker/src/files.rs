@@ -84,16 +84,16 @@ impl<'w> Files<'w> {
         interface: &Interface,
         scalars: &mut [Option<Scalar>],
     ) -> Result<Files<'w>, Failure> {
-        let mut files = Files {
-            line,
-            folder: folder.join("call"),
-            limit,
-            files: Vec::new(),
-        };
-        fs::create_dir(&files.folder).map_err(|error| {
+        let made = make_folder(folder).map_err(|error| {
             let text = format!("has no folder for its files on the server: {error}");
             Failure::new(FailureKind::Internal, text)
         })?;
+        let mut files = Files {
+            line,
+            folder: made,
+            limit,
+            files: Vec::new(),
+        };
         let mut total = 0;
         for (number, Param { name, mode, .. }, text) in interface.file_names(scalars) {
             let file = FileArgument {
@@ -257,6 +257,19 @@ impl FileArgument {
     }
 }
 
+/// Makes a folder for the files of one call. That of an earlier call is still there if its function
+/// has made something in it that nobody may delete.
+fn make_folder(folder: &Path) -> io::Result<PathBuf> {
+    let mut number = 0;
+    loop {
+        let made = folder.join(format!("call{number}"));
+        match fs::create_dir(&made) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
+            result => return result.map(|()| made),
+        }
+    }
+}
+
 /// The end of the caller's file name, without its folder.
 fn own_name(text: &str) -> String {
     let name = text.rsplit(['/', '\\']).next().unwrap_or(text);
@@ -276,6 +289,16 @@ mod tests {
         let long = format!("{}.csv", "ü".repeat(300));
         assert!(own_name(&long).ends_with("ü.csv"));
         assert!(own_name(&long).len() < 200);
+    }
+
+    #[test]
+    fn a_folder_that_could_not_be_deleted_is_in_nobodys_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = make_folder(folder.path()).unwrap();
+        let second = make_folder(folder.path()).unwrap();
+        assert!(first.exists() && second.exists() && first != second);
+        fs::remove_dir(&first).unwrap();
+        assert_eq!(make_folder(folder.path()).unwrap(), first);
     }
 
     #[test]

@@ -35,6 +35,10 @@ pub const MOST_READS: usize = (64 << 10) / READ_BYTES + 1;
 const LINE_BYTES: usize = 4096;
 /// Bytes of a worker's output kept for error messages.
 const TAIL_BYTES: usize = 2048;
+/// Most messages about memory that a worker has not read yet, when another one tells it to unmap
+/// memory. Its socket takes some 270, and the server must never wait for room there: a worker reads
+/// them only when it begins with a request.
+const MOST_UNREAD: u32 = 64;
 
 /// A message about a call buffer, on the worker's socket.
 #[repr(C)]
@@ -144,6 +148,8 @@ struct Mapped {
     bytes: u64,
     /// Numbers of memory that is gone, of which the worker does not know yet.
     stale: Vec<u64>,
+    /// The number of messages about memory that the worker reads with each of its requests.
+    unread: VecDeque<u32>,
     /// The control groups of the worker. They outlive its processes.
     group: Group,
 }
@@ -200,6 +206,7 @@ impl Worker {
                 sizes: HashMap::new(),
                 bytes: 0,
                 stale: Vec::new(),
+                unread: VecDeque::new(),
                 group: parts.group,
             },
             need: parts.need,
@@ -278,6 +285,7 @@ impl Worker {
             self.tail.clear();
         }
         self.posted.push_back(Posted::Call(call));
+        self.mapped.unread.push_back(memory_messages);
         self.tell_work();
         Ok(())
     }
@@ -312,17 +320,20 @@ impl Worker {
         if let Ok(memory_messages) = self.send_stale() {
             self.control.post(&Request::unmap(memory_messages), &[]);
             self.posted.push_back(Posted::Unmap);
+            self.mapped.unread.push_back(memory_messages);
             self.tell_work();
         }
     }
 
+    /// Tells the worker to unmap memory that is gone, as much as its socket takes without waiting.
+    /// The rest follows with its next requests.
     fn send_stale(&mut self) -> io::Result<u32> {
-        let stale = std::mem::take(&mut self.mapped.stale);
-        for id in &stale {
-            let message = MemoryMessage::Unmap { id: *id };
-            send(&self.socket, &message.encode(), &[])?;
+        let room = MOST_UNREAD.saturating_sub(self.mapped.unread.iter().sum());
+        let count = self.mapped.stale.len().min(room as usize);
+        for id in self.mapped.stale.drain(..count) {
+            send(&self.socket, &MemoryMessage::Unmap { id }.encode(), &[])?;
         }
-        Ok(stale.len() as u32)
+        Ok(count as u32)
     }
 
     /// Whether it has finished something.
@@ -336,6 +347,7 @@ impl Worker {
             return None;
         }
         let outcome = self.control.take_outcome();
+        self.mapped.unread.pop_front();
         let done = match self.posted.pop_front()? {
             Posted::Call(call) => Done::Call(call, outcome),
             Posted::Withdrawn => Done::Withdrawn,
@@ -537,5 +549,94 @@ pub(crate) fn send(
             Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::groups::Join;
+    use crate::namespaces::{Namespaces, Start};
+    use crate::nursery::Nursery;
+    use crate::process::receive;
+    use rustix::net::sockopt::{Timeout, set_socket_timeout};
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+
+    /// A worker whose process does nothing, and its end of the socket and of the ring.
+    fn worker() -> (Worker, OwnedFd, Control) {
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let (socket, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+        // A server that would wait for room in the socket fails instead.
+        set_socket_timeout(&socket, Timeout::Send, Some(Duration::from_secs(1))).unwrap();
+        let control = Control::create().unwrap();
+        let ring = Control::open(control.fd().try_clone_to_owned().unwrap()).unwrap();
+        let (output, printed) = rustix::pipe::pipe().unwrap();
+        let start = Start {
+            words: vec!["true".into()],
+            environment: Vec::new(),
+            output: printed,
+            socket: None,
+            namespaces: Namespaces::default(),
+            groups: Join::default(),
+            keeper: Vec::new(),
+        };
+        let worker = Worker::new(Parts {
+            is_parallel: false,
+            welcome: None,
+            process: Nursery::open().unwrap().order(start),
+            socket,
+            output: output.into(),
+            control,
+            mailbox: Mailbox::create().unwrap(),
+            folder: tempfile::tempdir().unwrap(),
+            group: Group::default(),
+            need: Need::default(),
+        });
+        (worker, theirs, ring)
+    }
+
+    /// The worker finishes its next request. Returns the memory that it unmaps.
+    fn finish(theirs: &OwnedFd, ring: &Control) -> Vec<u64> {
+        let (request, _) = ring.take(&mut Vec::new());
+        let unmapped = (0..request.memory_messages).map(|_| {
+            let (bytes, _) = receive(theirs).unwrap();
+            match MemoryMessage::decode(bytes.try_into().unwrap()) {
+                MemoryMessage::Unmap { id } => id,
+                MemoryMessage::Map { id, .. } => panic!("{id}"),
+            }
+        });
+        let unmapped = unmapped.collect();
+        ring.finish(&Outcome::NONE);
+        unmapped
+    }
+
+    /// As when a user with many stored arrays leaves. A worker that computes reads nothing, and the
+    /// server must go on for everybody else.
+    #[test]
+    fn no_amount_of_memory_that_is_gone_makes_the_server_wait() {
+        const COUNT: u64 = 1000;
+        let (mut worker, theirs, ring) = worker();
+        let run = Run {
+            function: 0,
+            buffer: 0,
+            swap: false,
+            pes: 1,
+            alone: false,
+            message: b"call",
+        };
+        let nothing = || std::iter::empty::<&MemoryObject>();
+        (1..=COUNT).for_each(|id| assert!(worker.mapped.add(id, 4096)));
+        worker.run(1, &run, nothing()).unwrap();
+        (1..=COUNT).for_each(|id| worker.forget(id));
+        worker.run(2, &run, nothing()).unwrap();
+        worker.run(3, &run, nothing()).unwrap();
+        let mut unmapped = Vec::new();
+        while ring.has_more() {
+            unmapped.extend(finish(&theirs, &ring));
+            assert!(worker.take_done().is_some());
+        }
+        assert_eq!(unmapped, Vec::from_iter(1..=COUNT));
+        assert_eq!((worker.mapped.bytes, worker.mapped.stale.len()), (0, 0));
+        worker.bury();
     }
 }

@@ -10,6 +10,7 @@ mod callback;
 mod children;
 mod control;
 mod death;
+mod elements;
 mod environment;
 mod files;
 mod floats;

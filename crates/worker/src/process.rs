@@ -6,6 +6,7 @@
 use crate::callback::{AnswerWord, Mailbox, WorkerMessage};
 use crate::children::Children;
 use crate::control::{Control, Outcome, Request};
+use crate::elements::Elements;
 use crate::files::Files;
 use crate::floats::Floats;
 use crate::handle::{GREETING_BYTES, MemoryMessage, READY, SOCKET_FD};
@@ -19,12 +20,13 @@ use crate::surroundings::Surroundings;
 use crate::trace;
 use farcall_idl::{ArrayLayout, Document, Interface, Layout, Mode, Scalar, SharedRange};
 use farcall_library::{
-    Binding, CallbackAnswer, CallbackRequest, Caller, InvokeError, Processes, Source, Threads,
+    Binding, CallbackAnswer, CallbackRequest, Caller, InvokeError, Processes, Source,
 };
 use farcall_memory::Mapping;
 use farcall_rpc_proto::{Call, Callback, Failure, FailureKind, swap_bytes};
 use farcall_spin::Spin;
 use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::retry_on_intr;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::collections::HashMap;
@@ -91,11 +93,21 @@ impl Callee for Binding {
         // its interface; if it does not, this process ends and the server continues.
         let called = unsafe { Binding::invoke(self, function, scalars, layout, starts, caller) };
         called.map_err(|error| {
+            let name = |param: usize| &interface.params[param].name;
+            let failed = |text: String| Failure::new(FailureKind::FunctionFailed, text);
             let text = match &error {
                 InvokeError::WrongArgument(wrong) => wrong.text(interface),
-                InvokeError::Result(problem) => {
-                    let text = format!("failed: {problem}");
-                    return Failure::new(FailureKind::FunctionFailed, text);
+                InvokeError::Result(problem) => return failed(format!("failed: {problem}")),
+                InvokeError::Unwritten(param, problem) => {
+                    return failed(format!(
+                        "failed: the file of argument `{}` cannot be written: {problem} \
+                         (workers.folder and limits.files in the server's configuration)",
+                        name(*param)
+                    ));
+                }
+                InvokeError::Stream(param, problem) => {
+                    let name = name(*param);
+                    format!("the file of argument `{name}` cannot be opened: {problem}")
                 }
                 other => other.to_string(),
             };
@@ -223,8 +235,7 @@ pub(crate) fn serve<C: Callee>(
         nothing: Box::new(Nothing([0; 4096])),
         segments: HashMap::new(),
         lent: Lent::default(),
-        pes: start.threads,
-        threads: None,
+        elements: Elements::new(start.threads),
         children: start.children(),
         trace: trace::Variable::new(),
         floats: Floats::now(),
@@ -283,10 +294,7 @@ struct Worker<C> {
     nothing: Box<Nothing>,
     segments: HashMap<u64, Segment>,
     lent: Lent,
-    /// Processor elements of the previous call.
-    pes: u32,
-    /// The library's thread settings, looked up at the first change. Most calls never change them.
-    threads: Option<Threads>,
+    elements: Elements,
     /// Folder for the files of calls.
     folder: PathBuf,
     /// Limit on the bytes of one call's files; 0 means none.
@@ -316,7 +324,11 @@ impl<C: Callee> Worker<C> {
             let called = match request.is_unmap() || !taken {
                 true => Ok(0),
                 false => {
-                    self.use_elements(request.pes);
+                    // The processor elements of a parallel worker are its processes.
+                    if self.processes.is_none() {
+                        // SAFETY: no library code runs between two calls.
+                        unsafe { self.elements.give(request.pes) };
+                    }
                     let called = self.call(&request, &message);
                     if called.as_ref().map_or(true, |nanos| *nanos >= FORK_NANOS) {
                         self.children.end();
@@ -345,19 +357,6 @@ impl<C: Callee> Worker<C> {
                 rustix::io::write(&self.channel.doorbell, &1u64.to_ne_bytes())?;
             }
         }
-    }
-
-    /// Sets the number of the library's threads to the call's processor elements. A library that
-    /// cannot change it uses the number from its environment.
-    fn use_elements(&mut self, pes: u32) {
-        // The processor elements of a parallel worker are its processes.
-        if pes == self.pes || self.processes.is_some() {
-            return;
-        }
-        self.pes = pes;
-        let threads = self.threads.get_or_insert_with(Threads::of_process);
-        // SAFETY: no library code runs between two calls.
-        unsafe { threads.set(pes) };
     }
 
     fn handle_memory_message(&mut self) -> io::Result<()> {
@@ -599,17 +598,20 @@ fn swap_arguments(layout: &Layout, buffer: &mut [u8]) {
     }
 }
 
-/// Receives one message with its descriptors; an error when the server is gone.
-fn receive(socket: &OwnedFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
+/// Receives one message with its descriptors; an error when the server is gone. A signal that the
+/// library handles does not end the wait: a timer of a function may run on between its calls.
+pub(crate) fn receive(socket: &OwnedFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     let mut bytes = vec![0; 64];
     let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let message = recvmsg(
-        socket,
-        &mut [IoSliceMut::new(&mut bytes)],
-        &mut ancillary,
-        RecvFlags::CMSG_CLOEXEC,
-    )?;
+    let message = retry_on_intr(|| {
+        recvmsg(
+            socket,
+            &mut [IoSliceMut::new(&mut bytes)],
+            &mut ancillary,
+            RecvFlags::CMSG_CLOEXEC,
+        )
+    })?;
     if message.bytes == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
@@ -650,4 +652,46 @@ pub(crate) fn limit(memory: u64, files: u64) -> io::Result<()> {
         set(Resource::Fsize, files.max(LEAST_FILE))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    static HANDLED: AtomicU32 = AtomicU32::new(0);
+
+    extern "C" fn handle(_: libc::c_int) {
+        HANDLED.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Python and others install handlers that interrupt system calls.
+    #[test]
+    fn a_signal_that_the_library_handles_does_not_end_a_wait_for_the_server() {
+        // SAFETY: the handler makes an atomic access only, and no other test uses the signal.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handle as extern "C" fn(_) as usize;
+            assert_eq!(
+                libc::sigaction(libc::SIGUSR2, &action, std::ptr::null_mut()),
+                0
+            );
+        }
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+        // SAFETY: it only asks.
+        let waiting = unsafe { libc::pthread_self() };
+        let server = std::thread::spawn(move || {
+            while HANDLED.load(Ordering::SeqCst) < 20 {
+                // SAFETY: the thread waits until this one has ended.
+                unsafe { libc::pthread_kill(waiting, libc::SIGUSR2) };
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            send(&ours, b"word", SendFlags::NOSIGNAL).unwrap();
+        });
+        let received = receive(&theirs);
+        server.join().unwrap();
+        assert_eq!(received.unwrap().0, b"word");
+    }
 }

@@ -20,12 +20,12 @@ impl Reactor {
                 let Some(worker) = self.crew.workers.get_mut(key) else {
                     return Err(format!("cannot start a worker: {}", self.crew.unstarted));
                 };
-                // A library has as long as it needs for its own initialisation.
+                // A library has as long as it needs for its own initialisation, and may print any
+                // amount meanwhile.
                 let (socket, output) = (worker.socket(), worker.output());
-                let hung_up = PollFlags::empty();
                 let mut poll = [
                     PollFd::new(&socket, PollFlags::IN),
-                    PollFd::new(&output, hung_up),
+                    PollFd::new(&output, PollFlags::IN),
                     PollFd::new(&self.bells.signals, PollFlags::IN),
                 ];
                 while rustix::event::poll(&mut poll, None) == Err(Errno::INTR) {}
@@ -33,6 +33,10 @@ impl Reactor {
                     return Ok(false);
                 }
                 let came = !poll[0].revents().is_empty();
+                if poll[1].revents().contains(PollFlags::IN) && !came {
+                    self.drain_output(key);
+                    continue;
+                }
                 if !worker.is_awaited() || !came {
                     break worker.read_greeting();
                 }
