@@ -39,7 +39,7 @@ fn output_and_exit_status_are_those_of_the_elements() {
 fn with_nohup_a_job_outlives_its_terminal() {
     let daemon = Node::start(&[]);
     let script = "sleep 1; echo done";
-    let run = ["run", "--quiet", "--", "sh", "-c", script];
+    let run = ["run", "--quiet", "-n", "1", "--", "sh", "-c", script];
     for (program, wanted) in [("nohup", Some(0)), ("env", Some(128 + libc::SIGHUP))] {
         // Without the arguments of timeout(1), the child is the front end itself.
         let gang = daemon.gang(&run);
