@@ -188,6 +188,24 @@ fn a_flow_goes_on_around_a_link_that_fails() {
 }
 
 #[test]
+fn a_mesh_of_two_nodes_in_a_dimension_has_one_link_in_each_direction() {
+    let mesh = Platform::parse("mesh:2x2").unwrap();
+    let config = failing(&mesh, &["node 0 +x@0"], "static");
+    let workload = script("0,1,1,10");
+    let mut simulation = Simulation::new(&mesh, workload, Placement::regular(), config).unwrap();
+    assert_eq!(simulation.run().unwrap().makespan, 10.0);
+    let used = simulation.link_bytes().iter().enumerate();
+    let used = used.filter(|(_, bytes)| **bytes > 0.0);
+    let used: Vec<String> = used.map(|(link, _)| mesh.link_name(link as u32)).collect();
+    assert_eq!(used, ["node 2 +x", "node 0 +y", "node 3 -y"]);
+    let line = Platform::parse("mesh:2").unwrap();
+    let config = failing(&line, &["node 0 +x@0"], "static");
+    let simulation = Simulation::new(&line, script("0,1,1,1"), Placement::regular(), config);
+    let error = simulation.unwrap().run().unwrap_err();
+    assert!(matches!(error, RunError::Unreachable { .. }), "{error}");
+}
+
+#[test]
 fn flows_share_what_a_failed_switch_leaves() {
     let tree = Platform::parse("fat-tree:ports=8,levels=2").unwrap();
     let config = failing(&tree, &["level 2 switch 0.1@0.5"], "adaptive");
