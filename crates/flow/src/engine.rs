@@ -546,6 +546,16 @@ impl<'a> Simulation<'a> {
                 Action::Wake { delay, token } => {
                     self.set_timer(self.now + delay, Timer::Wake(token));
                 }
+                Action::FirstByte {
+                    rank,
+                    to,
+                    delay,
+                    token,
+                } => {
+                    let (src, dst) = (self.placement.node(rank), self.placement.node(to));
+                    let delay = delay + self.platform.latency_of(src, dst, 0);
+                    self.set_timer(self.now + delay, Timer::Wake(token));
+                }
                 Action::Compute { rank, cpu, seconds } => {
                     if let Some(sink) = &mut self.sink {
                         sink(&Record::computation(rank, cpu, self.now, seconds));

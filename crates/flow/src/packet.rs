@@ -258,6 +258,16 @@ impl<'a> PacketSimulation<'a> {
         while let Some(action) = self.driver.next_action(self.now, at, &mut self.actions) {
             match action {
                 Action::Wake { delay, token } => self.set(self.now + delay, Event::Wake(token)),
+                Action::FirstByte {
+                    rank,
+                    to,
+                    delay,
+                    token,
+                } => {
+                    let (src, dst) = (self.placement.node(rank), self.placement.node(to));
+                    let delay = delay + self.platform.latency_of(src, dst, 0);
+                    self.set(self.now + delay, Event::Wake(token));
+                }
                 Action::Compute { rank, cpu, seconds } => {
                     if let Some(sink) = &mut self.sink {
                         sink(&Record::computation(rank, cpu, self.now, seconds));
