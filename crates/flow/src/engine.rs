@@ -284,7 +284,7 @@ impl<'a> Simulation<'a> {
     ) -> Result<Self, RunError> {
         workload.check_places(platform, &placement)?;
         let bandwidth = (0..platform.links() as LinkId).map(|l| platform.bandwidth(l));
-        let router = Router::new(platform, config.routing, !config.failures.is_empty());
+        let router = Router::new(platform, config.routing);
         let hops = router.max_hops();
         let rates = Rates::new(&config, bandwidth, hops);
         let latency = config.overhead;

@@ -162,7 +162,7 @@ impl<'a> PacketSimulation<'a> {
             platform,
             placement,
             driver: Driver::new(workload, sending),
-            router: Router::new(platform, config.routing, false),
+            router: Router::new(platform, config.routing),
             latency,
             config: PacketConfig {
                 buffer_packets: config.buffer_packets.max(2),
