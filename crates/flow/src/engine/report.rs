@@ -68,7 +68,10 @@ impl fmt::Display for Deadlock {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RunError {
     /// The workload has more ranks than there are nodes to place them on.
-    #[error("{ranks} ranks do not fit on {places} nodes; choose a larger platform")]
+    #[error(
+        "{ranks} ranks do not fit on {places} nodes; choose a larger platform, or a placement with \
+         a node for each rank"
+    )]
     TooManyRanks {
         /// Ranks of the workload.
         ranks: usize,

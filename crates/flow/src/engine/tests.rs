@@ -504,6 +504,19 @@ fn short_random_runs_have_the_digits_of_a_peer() {
 
 #[test]
 fn more_ranks_than_nodes_are_refused() {
+    let platform = Platform::parse("mesh:4").unwrap();
+    let pattern = Pattern::parse("ring", 4, 1.0).unwrap();
+    let placement = Placement::parse_csv("0\n1\n2", 4).unwrap();
+    let few = Simulation::new(
+        &platform,
+        Workload::Pattern(pattern),
+        placement,
+        Config::default(),
+    );
+    let few = few.err().map(|error| error.to_string());
+    let text = "4 ranks do not fit on 3 nodes; choose a larger platform, or a placement with a \
+                node for each rank";
+    assert_eq!(few.as_deref(), Some(text));
     let error = script("hypercrossbar:2", "0,5,1,1", checked()).unwrap_err();
     assert_eq!(
         error,
