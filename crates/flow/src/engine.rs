@@ -535,6 +535,7 @@ impl<'a> Simulation<'a> {
 
     fn set_timer(&mut self, at: f64, timer: Timer) {
         self.timers_set += 1;
+        let at = at.min(f64::MAX);
         self.timers.push(Reverse(Due(at, self.timers_set, timer)));
     }
 

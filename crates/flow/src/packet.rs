@@ -250,6 +250,7 @@ impl<'a> PacketSimulation<'a> {
 
     fn set(&mut self, at: f64, event: Event) {
         self.queued += 1;
+        let at = at.min(f64::MAX);
         self.queue.push(Reverse((at.to_bits(), self.queued, event)));
     }
 

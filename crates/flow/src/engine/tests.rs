@@ -543,4 +543,12 @@ fn time_ends_at_the_largest_number() {
     };
     let summary = simulate("mesh:4", "all-to-all:pairwise", 8.0, "regular", config);
     assert_eq!((summary.makespan, summary.messages), (f64::MAX, 12));
+    let slow = "torus:4,bandwidth=1e-300";
+    let summary = script(slow, "0,1,1,1e300\n1,2,1,1\n2,3,1,1,1e308", checked()).unwrap();
+    assert_eq!((summary.makespan, summary.messages), (f64::MAX, 3));
+    for ring in ["allreduce:ring", "ring"] {
+        let summary = simulate(slow, ring, 1e300, "regular", Config::default());
+        assert_eq!(summary.makespan, f64::MAX, "{ring}");
+        assert!(summary.messages > 0);
+    }
 }
