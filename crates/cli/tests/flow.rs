@@ -51,3 +51,14 @@ fn options_without_effect_are_refused() {
     }
     std::fs::remove_file(&file).unwrap();
 }
+
+#[test]
+fn a_job_from_a_file_names_other_ways() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farcall"));
+    let job = "ranks=2,pattern=goal:trace.goal,size=1";
+    let command = command.args(["flow", "run", "--platform", "torus:4x4", "--job", job]);
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("Use --pattern for one"), "{text}");
+}

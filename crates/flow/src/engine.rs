@@ -284,7 +284,7 @@ impl<'a> Simulation<'a> {
     ) -> Result<Self, RunError> {
         workload.check_places(platform, &placement)?;
         let bandwidth = (0..platform.links() as LinkId).map(|l| platform.bandwidth(l));
-        let router = Router::new(platform, config.routing, !config.failures.is_empty());
+        let router = Router::new(platform, config.routing);
         let hops = router.max_hops();
         let rates = Rates::new(&config, bandwidth, hops);
         let latency = config.overhead;
@@ -535,6 +535,7 @@ impl<'a> Simulation<'a> {
 
     fn set_timer(&mut self, at: f64, timer: Timer) {
         self.timers_set += 1;
+        let at = at.min(f64::MAX);
         self.timers.push(Reverse(Due(at, self.timers_set, timer)));
     }
 
@@ -544,6 +545,16 @@ impl<'a> Simulation<'a> {
         while let Some(action) = self.driver.next_action(self.now, at, &mut self.actions) {
             match action {
                 Action::Wake { delay, token } => {
+                    self.set_timer(self.now + delay, Timer::Wake(token));
+                }
+                Action::FirstByte {
+                    rank,
+                    to,
+                    delay,
+                    token,
+                } => {
+                    let (src, dst) = (self.placement.node(rank), self.placement.node(to));
+                    let delay = delay + self.platform.latency_of(src, dst, 0);
                     self.set_timer(self.now + delay, Timer::Wake(token));
                 }
                 Action::Compute { rank, cpu, seconds } => {

@@ -45,6 +45,11 @@ impl TextError {
     }
 }
 
+/// The lines of a text file, without the mark with which programs on Windows begin such files.
+pub(crate) fn lines(text: &str) -> std::str::Lines<'_> {
+    text.strip_prefix('\u{feff}').unwrap_or(text).lines()
+}
+
 impl fmt::Display for TextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {

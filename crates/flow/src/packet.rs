@@ -10,7 +10,8 @@
 //!
 //! The buffer at the end of a link of a dragonfly has a part for each number of global links that a
 //! packet has crossed. A packet waits only for a buffer of a higher number or on a shorter way to
-//! its node, so detours cannot block each other in a circle.
+//! its node, so detours cannot block each other in a circle. The routes of an edge list can: a run
+//! whose packets wait for each other ends with an error.
 //!
 //! On wrapped grids a packet enters a ring from its node or from another dimension. It must then
 //! leave one place free (bubble flow control: Carrion, Beivide et al., 1997), so that rings cannot
@@ -161,7 +162,7 @@ impl<'a> PacketSimulation<'a> {
             platform,
             placement,
             driver: Driver::new(workload, sending),
-            router: Router::new(platform, config.routing, false),
+            router: Router::new(platform, config.routing),
             latency,
             config: PacketConfig {
                 buffer_packets: config.buffer_packets.max(2),
@@ -214,7 +215,8 @@ impl<'a> PacketSimulation<'a> {
     /// Advances to the next event. Returns whether there was one.
     ///
     /// # Errors
-    /// [`RunError::Deadlock`] if ranks wait for messages that nobody will send.
+    /// [`RunError::Deadlock`] if ranks wait for messages that nobody will send;
+    /// [`RunError::FullBuffers`] if packets wait for each other.
     pub fn step(&mut self) -> Result<bool, RunError> {
         if !self.begun {
             self.begun = true;
@@ -222,10 +224,7 @@ impl<'a> PacketSimulation<'a> {
             self.perform();
         }
         let Some(Reverse((bits, _, event))) = self.queue.pop() else {
-            return match self.driver.deadlock(self.now) {
-                None => Ok(false),
-                Some(deadlock) => Err(RunError::Deadlock(deadlock)),
-            };
+            return self.finished();
         };
         self.now = f64::from_bits(bits);
         self.events += 1;
@@ -238,8 +237,20 @@ impl<'a> PacketSimulation<'a> {
         Ok(true)
     }
 
+    fn finished(&self) -> Result<bool, RunError> {
+        let (time, messages) = (self.now, self.messages.len() - self.free.len());
+        if messages > 0 {
+            return Err(RunError::FullBuffers { time, messages });
+        }
+        match self.driver.deadlock(time) {
+            None => Ok(false),
+            Some(deadlock) => Err(RunError::Deadlock(deadlock)),
+        }
+    }
+
     fn set(&mut self, at: f64, event: Event) {
         self.queued += 1;
+        let at = at.min(f64::MAX);
         self.queue.push(Reverse((at.to_bits(), self.queued, event)));
     }
 
@@ -248,6 +259,16 @@ impl<'a> PacketSimulation<'a> {
         while let Some(action) = self.driver.next_action(self.now, at, &mut self.actions) {
             match action {
                 Action::Wake { delay, token } => self.set(self.now + delay, Event::Wake(token)),
+                Action::FirstByte {
+                    rank,
+                    to,
+                    delay,
+                    token,
+                } => {
+                    let (src, dst) = (self.placement.node(rank), self.placement.node(to));
+                    let delay = delay + self.platform.latency_of(src, dst, 0);
+                    self.set(self.now + delay, Event::Wake(token));
+                }
                 Action::Compute { rank, cpu, seconds } => {
                     if let Some(sink) = &mut self.sink {
                         sink(&Record::computation(rank, cpu, self.now, seconds));
@@ -513,6 +534,34 @@ mod tests {
             let summary = run(&platform, Workload::Pattern(pattern), config);
             assert_eq!(summary.messages, 36 * 35, "{name} stopped");
         }
+    }
+
+    #[test]
+    fn full_buffers_in_a_circle_are_an_error() {
+        let edges: String = (0..6).map(|n| format!("{n},{},1\n", (n + 1) % 6)).collect();
+        let platform = crate::platform::EdgeList::parse(&edges).unwrap();
+        let rows: String = (0..6)
+            .map(|n| format!("{n},{},1,100\n", (n + 3) % 6))
+            .collect();
+        let script = Script::parse_csv(&rows, Limits::default()).unwrap();
+        let run = |buffer_packets| {
+            let config = PacketConfig {
+                packet_bytes: 10.0,
+                buffer_packets,
+                ..PacketConfig::default()
+            };
+            let workload = Workload::Script(script.clone());
+            let placement = Placement::regular();
+            PacketSimulation::new(&platform, workload, placement, config)
+                .unwrap()
+                .run()
+        };
+        let error = run(2).unwrap_err();
+        assert!(
+            matches!(error, RunError::FullBuffers { messages: 6, .. }),
+            "{error}"
+        );
+        assert_eq!(run(100).unwrap().messages, 6);
     }
 
     #[test]

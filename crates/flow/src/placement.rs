@@ -1,7 +1,7 @@
 //! The map from ranks to nodes. No two ranks share a node. The shuffle is written out in
 //! [`Placement`], so that other programs can reproduce it. Files are read by the caller.
 
-use crate::error::{SpecError, TextError};
+use crate::error::{SpecError, TextError, lines};
 use farcall_random::SplitMix64;
 
 /// The map from ranks to nodes: a permutation.
@@ -65,7 +65,7 @@ impl Placement {
     /// The line and the reason.
     pub fn parse_csv(text: &str, nodes: usize) -> Result<Self, TextError> {
         let mut node_of = Vec::new();
-        for (index, line) in text.lines().enumerate() {
+        for (index, line) in lines(text).enumerate() {
             let line = line.trim();
             if index == 0 && line == "node" {
                 continue;

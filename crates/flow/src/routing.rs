@@ -151,9 +151,9 @@ pub(crate) struct Router<'a> {
 }
 
 impl<'a> Router<'a> {
-    pub(crate) fn new(platform: &'a Platform, routing: Routing, can_fail: bool) -> Self {
+    pub(crate) fn new(platform: &'a Platform, routing: Routing) -> Self {
         let shortest = platform.max_hops();
-        let hops = match routing {
+        let max_hops = match routing {
             Routing::Valiant(_) | Routing::Adaptive(_) => shortest.max(platform.max_detour()),
             Routing::Static | Routing::Ecmp(_) | Routing::Spray(_) => shortest,
         };
@@ -161,14 +161,14 @@ impl<'a> Router<'a> {
             platform,
             routing,
             random: SplitMix64::new(routing.seed()),
-            max_hops: if can_fail { 2 * hops + 8 } else { hops },
+            max_hops,
             failed: Vec::new(),
             around: HashMap::new(),
             leaving: Vec::new(),
         }
     }
 
-    /// Length of the longest route that a message can get.
+    /// Length of the longest route that a message can get before links fail.
     pub(crate) fn max_hops(&self) -> usize {
         self.max_hops
     }
@@ -298,7 +298,7 @@ impl<'a> Router<'a> {
             self.around.insert((src, dst), path);
         }
         let path = self.around.get(&(src, dst))?;
-        (!path.is_empty() && path.len() <= self.max_hops).then(|| path.clone())
+        (!path.is_empty()).then(|| path.clone())
     }
 
     fn search(&mut self, src: u32, dst: u32) -> Vec<LinkId> {

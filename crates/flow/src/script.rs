@@ -2,7 +2,7 @@
 //! `engine` runs them, and `goal` reads traces with computations. The memory that a text can make
 //! the program take is bounded by [`Limits`].
 
-use crate::error::TextError;
+use crate::error::{TextError, lines};
 
 /// Bounds on the memory that a text from outside can make the program allocate.
 #[derive(Debug, Clone, Copy)]
@@ -68,7 +68,7 @@ impl Script {
     pub fn parse_csv(text: &str, limits: Limits) -> Result<Self, TextError> {
         let mut rows: Vec<(u32, i64, u32, Step)> = Vec::new();
         let mut ranks = 0;
-        for (index, line) in text.lines().enumerate() {
+        for (index, line) in lines(text).enumerate() {
             let number = index + 1;
             let fail = |reason: String| TextError::new(number, reason);
             let line = line.split('#').next().unwrap_or("").trim();
@@ -219,6 +219,8 @@ mod tests {
             ]
         );
         assert_eq!(script.line(1, 0), 3);
+        let marked = Script::parse_csv(&format!("\u{feff}{text}"), Limits::default());
+        assert_eq!(marked, Ok(script.clone()));
         assert!(script.queue(2).is_empty() && script.queue(9).is_empty());
     }
 

@@ -2,6 +2,7 @@
 //! several jobs. The expected times are closed forms, and the packet model repeats the runs where
 //! it has the same feature.
 
+use farcall_flow::platform::EdgeList;
 use farcall_flow::{
     Config, Failure, Job, Limits, PacketConfig, PacketSimulation, Pattern, Placement, Platform,
     Routing, RunError, Script, Simulation, Summary, Workload,
@@ -185,6 +186,51 @@ fn a_flow_goes_on_around_a_link_that_fails() {
         regular(&slow, script("0,1,1,10,5"), early),
         5.0 + 10.0 + 3.0,
     );
+}
+
+#[test]
+fn a_mesh_of_two_nodes_in_a_dimension_has_one_link_in_each_direction() {
+    let mesh = Platform::parse("mesh:2x2").unwrap();
+    let config = failing(&mesh, &["node 0 +x@0"], "static");
+    let workload = script("0,1,1,10");
+    let mut simulation = Simulation::new(&mesh, workload, Placement::regular(), config).unwrap();
+    assert_eq!(simulation.run().unwrap().makespan, 10.0);
+    let used = simulation.link_bytes().iter().enumerate();
+    let used = used.filter(|(_, bytes)| **bytes > 0.0);
+    let used: Vec<String> = used.map(|(link, _)| mesh.link_name(link as u32)).collect();
+    assert_eq!(used, ["node 2 +x", "node 0 +y", "node 3 -y"]);
+    let line = Platform::parse("mesh:2").unwrap();
+    let config = failing(&line, &["node 0 +x@0"], "static");
+    let simulation = Simulation::new(&line, script("0,1,1,1"), Placement::regular(), config);
+    let error = simulation.unwrap().run().unwrap_err();
+    assert!(matches!(error, RunError::Unreachable { .. }), "{error}");
+}
+
+#[test]
+fn a_way_around_a_failed_link_can_be_long() {
+    let mut edges = "both,0,1,1\n".to_owned();
+    let stops: Vec<String> = (1..40).map(|stop| format!("s{stop}")).collect();
+    let way = ["0"].into_iter().chain(stops.iter().map(String::as_str));
+    let way: Vec<&str> = way.chain(["1"]).collect();
+    for ends in way.windows(2) {
+        edges += &format!("both,{},{},2\n", ends[0], ends[1]);
+    }
+    let platform = EdgeList::parse(&edges).unwrap();
+    let config = failing(&platform, &["0 to 1@4"], "static");
+    let mut simulation = Simulation::new(
+        &platform,
+        script("0,1,1,10\n1,0,1,10"),
+        Placement::regular(),
+        config,
+    )
+    .unwrap();
+    // 4 bytes go straight, 6 by the long way with twice the rate.
+    let mut ends = Vec::new();
+    while simulation.step().unwrap() {
+        ends.push(simulation.summary().makespan);
+    }
+    assert_eq!(ends, [4.0, 7.0, 10.0]);
+    assert_eq!(simulation.link_bytes()[2], 6.0);
 }
 
 #[test]

@@ -362,6 +362,8 @@ impl<'a> Simulation<'a> {
     fn start(&mut self, call: usize, pes: u32) {
         let arrival = &self.scenario.arrivals[call];
         let server = self.calls[call].record.server;
+        // A server that starts all calls at once gives each of them more than it can use.
+        let pes = pes.min(arrival.most.max(arrival.fewest));
         let pace = &self.scenario.machines[server].functions[arrival.function];
         let seconds = pace.seconds(arrival.work, pes).unwrap_or(0.0) * arrival.noise;
         self.calls[call].record.started_s = self.now_s;

@@ -222,10 +222,19 @@ impl Checker<'_> {
             self.findings
                 .push(Diagnostic::error(name.span.clone(), message));
         }
+        if options.gpus.is_some() {
+            let message = "`Gpus` belongs to a method";
+            self.findings
+                .push(Diagnostic::error(name.span.clone(), message));
+        }
         let of = (module, Some(name.text.as_str()));
         let mut methods = self.functions(methods, of, &mut BTreeSet::new());
         for method in &mut methods {
             method.shrink |= options.shrink.unwrap_or(false);
+            let own = method.backend.take();
+            method.backend = own.or_else(|| options.backend.clone());
+            let own = method.language.take();
+            method.language = own.or_else(|| options.language.clone());
         }
         Class {
             name: name.text,

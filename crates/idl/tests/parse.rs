@@ -124,6 +124,28 @@ fn every_fixture_prints_and_parses_back() {
 }
 
 #[test]
+fn the_backend_of_a_class_holds_for_its_methods() {
+    let text = "DefClass Heat Backend \"MPI\" Language \"C\" {\n\
+                DefMethod step(IN int n) Calls \"C\" step(n);\n\
+                DefMethod look(IN int n) Backend \"normal\" Calls \"C\" look(n);\n}";
+    let parsed = accept(text);
+    let [step, look] = parsed.document.classes[0].methods.as_slice() else {
+        panic!("{:?}", parsed.document.classes);
+    };
+    assert!(step.is_parallel() && !look.is_parallel());
+    assert_eq!(step.language.as_deref(), Some("C"));
+    let printed = parsed.document.to_string();
+    assert_eq!(accept(&printed).document, parsed.document, "{printed}");
+    assert_eq!(parse_interface(&step.text()).as_ref(), Ok(step));
+    let gpus = parse_document(&text.replace("Language \"C\"", "Gpus 1"));
+    assert!(
+        gpus.diagnostics[0]
+            .message
+            .contains("`Gpus` belongs to a method")
+    );
+}
+
+#[test]
 fn the_canonical_text_is_stable() {
     let text = "Define f(double mode_inout a[n][lda:n], IN int n, IN int lda, OUT int *info) \
         CalcOrder 2/3*n^3-(n-1)-(-n)^2 + (jobz=='N')*min(n,lda) IN_ \"x\"";

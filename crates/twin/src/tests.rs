@@ -223,6 +223,35 @@ fn local(server: &str, from: f64, seconds: f64) -> Call {
 }
 
 #[test]
+fn calls_that_start_at_once_use_no_more_elements_than_in_the_record() {
+    let mut day = Day::default();
+    for policy in ["fcfs", "at-once"] {
+        day.take(&Line::Server(Box::new(Server {
+            time: BEGIN - 10.0,
+            server: SERVERS[usize::from(policy == "at-once")].to_owned(),
+            event: "started".to_owned(),
+            pes: 4,
+            policy: policy.to_owned(),
+            ..Server::default()
+        })));
+    }
+    for step in 0..10 {
+        for server in &SERVERS[..2] {
+            let call = local(server, 10.0 * f64::from(step), 1.0);
+            day.take(&Line::Call(Box::new(call)));
+        }
+    }
+    let twin = Twin::new(day).unwrap();
+    for changes in [vec![], vec![Change::policy("at-once").unwrap()]] {
+        let answer = twin.ask(&changes, 0, || ()).unwrap();
+        let mean_s = answer.servers.iter().map(|(_, _, one)| one.predicted);
+        for mean_s in mean_s.chain(answer.mean_s.replayed) {
+            assert!((mean_s - 1.0).abs() < 0.01, "{changes:?}: {mean_s}");
+        }
+    }
+}
+
+#[test]
 fn half_of_a_single_client_is_a_client() {
     let mut day = Day::default();
     for step in 0..10 {

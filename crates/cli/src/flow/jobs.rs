@@ -52,7 +52,16 @@ impl<'a> Spec<'a> {
                         format!("ranks={value}: expected a whole number above 0")
                     })?);
                 }
-                "pattern" => pattern = Some(value),
+                "pattern" => {
+                    let files = ["file:", "goal:", "chakra:"];
+                    if files.iter().any(|kind| value.starts_with(kind)) {
+                        return Err(format!(
+                            "pattern={value}: a job takes no pattern or trace from a file. Use \
+                             --pattern for one, or `farcall.flow.jobs` in Python for several"
+                        ));
+                    }
+                    pattern = Some(value);
+                }
                 "size" => size = Some(farcall_quantity::amount(value)?),
                 "start" => start = farcall_quantity::seconds(value)?,
                 "placement" => placement = value,

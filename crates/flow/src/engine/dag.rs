@@ -52,6 +52,10 @@ const STEPS: [Step; 6] = [
     Step::Free,
 ];
 
+fn token(operation: u32, step: Step) -> u64 {
+    u64::from(operation) * STEPS.len() as u64 + step as u64
+}
+
 /// A message that has left and that no receive has completed.
 #[derive(Debug, Clone, Copy, Default)]
 struct Message {
@@ -195,7 +199,7 @@ impl Dag {
     /// Calls [`Self::step`] after a delay, at once if that is 0.
     fn after(&mut self, delay: f64, step: Step, operation: u32) {
         if delay > 0.0 {
-            let token = u64::from(operation) * STEPS.len() as u64 + step as u64;
+            let token = token(operation, step);
             self.out.push(Action::Wake { delay, token });
         } else {
             self.step(step, operation);
@@ -362,8 +366,17 @@ impl Dag {
             token: operation,
         });
         if let Some(hosts) = self.hosts.filter(|hosts| hosts.per_byte() > 0.0) {
-            let platform = if rank == to { 0.0 } else { self.latency };
-            self.after(hosts.latency + platform, Step::Arrives, operation);
+            let delay = hosts.latency;
+            if rank == to || self.latency == 0.0 {
+                return self.after(delay, Step::Arrives, operation);
+            }
+            let token = token(operation, Step::Arrives);
+            self.out.push(Action::FirstByte {
+                rank,
+                to,
+                delay,
+                token,
+            });
         }
     }
 

@@ -22,6 +22,14 @@ pub(crate) enum Action {
     Compute { rank: u32, cpu: u8, seconds: f64 },
     /// Call back with `token` after `delay` seconds.
     Wake { delay: f64, token: u64 },
+    /// Call back with `token` when the first byte of a message can be there: after `delay` seconds
+    /// and the latency of the platform between the two ranks.
+    FirstByte {
+        rank: u32,
+        to: u32,
+        delay: f64,
+        token: u64,
+    },
 }
 
 /// How hosts send.

@@ -90,6 +90,17 @@ impl Jobs {
                 delay,
                 token: (at as u64) << TOKEN_BITS | token,
             },
+            Action::FirstByte {
+                rank,
+                to,
+                delay,
+                token,
+            } => Action::FirstByte {
+                rank: rank + first,
+                to: to + first,
+                delay,
+                token: (at as u64) << TOKEN_BITS | token,
+            },
         }));
     }
 

@@ -44,7 +44,7 @@ impl Simulation<'_> {
         let most = loaded
             .map(|(&flows, link)| f64::from(flows) / self.platform.bandwidth(link))
             .fold(0.0, f64::max);
-        self.now = rounds as f64 * (bytes * most);
+        self.now = (rounds as f64 * (bytes * most)).min(f64::MAX);
         self.messages = rounds * u64::from(ranks);
         self.events = rounds;
         for (sum, flows) in self.link_bytes.iter_mut().zip(flows) {
@@ -105,13 +105,13 @@ impl Simulation<'_> {
         let (ranks, times) = (queues.ranks() as u64, rounds as f64);
         self.messages += rounds * ranks;
         self.events += rounds;
-        self.now += times * duration;
+        self.now = (self.now + times * duration).min(f64::MAX);
         for slot in self.rates.active() {
             let flow = &mut self.flows[slot as usize];
             flow.since = self.now;
             flow.start = self.now;
-            self.calendar
-                .set(slot, self.now + flow.remaining / flow.rate);
+            let end = self.now + flow.remaining / flow.rate;
+            self.calendar.set(slot, end.min(f64::MAX));
             let flow = *flow;
             self.count(slot, &flow, times * flow.bytes);
         }

@@ -68,7 +68,10 @@ impl fmt::Display for Deadlock {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RunError {
     /// The workload has more ranks than there are nodes to place them on.
-    #[error("{ranks} ranks do not fit on {places} nodes; choose a larger platform")]
+    #[error(
+        "{ranks} ranks do not fit on {places} nodes; choose a larger platform, or a placement with \
+         a node for each rank"
+    )]
     TooManyRanks {
         /// Ranks of the workload.
         ranks: usize,
@@ -90,6 +93,18 @@ pub enum RunError {
         from: String,
         /// Name of the receiving node.
         to: String,
+    },
+    /// Full buffers of the packet model block each other. Only routes of an edge list can close a
+    /// circle of buffers.
+    #[error(
+        "{messages} messages stop at {time} s: full buffers wait for each other in a circle. Use \
+         larger buffers, or the flow model"
+    )]
+    FullBuffers {
+        /// Simulated time in seconds.
+        time: f64,
+        /// Messages that have not arrived.
+        messages: usize,
     },
     /// The rates are not max-min fair. This is a defect of this library.
     #[error("rates at {time} s are not max-min fair (please report): {violation}")]

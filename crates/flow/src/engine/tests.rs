@@ -504,6 +504,19 @@ fn short_random_runs_have_the_digits_of_a_peer() {
 
 #[test]
 fn more_ranks_than_nodes_are_refused() {
+    let platform = Platform::parse("mesh:4").unwrap();
+    let pattern = Pattern::parse("ring", 4, 1.0).unwrap();
+    let placement = Placement::parse_csv("0\n1\n2", 4).unwrap();
+    let few = Simulation::new(
+        &platform,
+        Workload::Pattern(pattern),
+        placement,
+        Config::default(),
+    );
+    let few = few.err().map(|error| error.to_string());
+    let text = "4 ranks do not fit on 3 nodes; choose a larger platform, or a placement with a \
+                node for each rank";
+    assert_eq!(few.as_deref(), Some(text));
     let error = script("hypercrossbar:2", "0,5,1,1", checked()).unwrap_err();
     assert_eq!(
         error,
@@ -530,4 +543,12 @@ fn time_ends_at_the_largest_number() {
     };
     let summary = simulate("mesh:4", "all-to-all:pairwise", 8.0, "regular", config);
     assert_eq!((summary.makespan, summary.messages), (f64::MAX, 12));
+    let slow = "torus:4,bandwidth=1e-300";
+    let summary = script(slow, "0,1,1,1e300\n1,2,1,1\n2,3,1,1,1e308", checked()).unwrap();
+    assert_eq!((summary.makespan, summary.messages), (f64::MAX, 3));
+    for ring in ["allreduce:ring", "ring"] {
+        let summary = simulate(slow, ring, 1e300, "regular", Config::default());
+        assert_eq!(summary.makespan, f64::MAX, "{ring}");
+        assert!(summary.messages > 0);
+    }
 }

@@ -262,6 +262,7 @@ fn reschedule(
         flow.remaining = (flow.remaining - flow.rate * (now - flow.since)).max(0.0);
         flow.since = now;
         flow.rate = rate(slot);
-        calendar.set(slot, now + flow.remaining / flow.rate);
+        // A flow that ended at infinity would count as none.
+        calendar.set(slot, (now + flow.remaining / flow.rate).min(f64::MAX));
     }
 }

@@ -3,7 +3,7 @@
 //! line.
 
 use super::{ANY_RANK, ANY_TAG, Builder, Goal, Operation};
-use crate::error::TextError;
+use crate::error::{TextError, lines};
 use crate::script::Limits;
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ const EXPECTED: &str = "expected `label: send Nb to R tag T`, `label: recv Nb fr
 
 pub(super) fn parse(text: &str, limits: Limits) -> Result<Goal, TextError> {
     let mut parser = Parser::new(limits);
-    for (index, line) in text.lines().enumerate() {
+    for (index, line) in lines(text).enumerate() {
         let fail = |reason: String| TextError::new(index + 1, reason);
         let number = u32::try_from(index + 1).map_err(|_| fail("too many lines".to_owned()))?;
         parser.line(number, line).map_err(fail)?;

@@ -3,7 +3,7 @@
 //! routes. A graph in which a node cannot be reached is refused.
 
 use super::{LinkId, Place, Platform, Topology};
-use crate::error::TextError;
+use crate::error::{TextError, lines};
 use std::collections::{HashMap, VecDeque};
 
 /// Largest next-hop table, in entries (nodes x vertices).
@@ -33,7 +33,7 @@ impl EdgeList {
     /// reached.
     pub fn parse(text: &str) -> Result<Platform, TextError> {
         let mut reader = Reader::default();
-        for (index, line) in text.lines().enumerate() {
+        for (index, line) in lines(text).enumerate() {
             reader.line(index + 1, line)?;
         }
         Ok(Platform::new(Topology::EdgeList(reader.finish()?)))

@@ -195,10 +195,12 @@ impl Grid {
         let dim = lane as usize / 2;
         let (stride, n) = (self.stride(dim), self.dims[dim]);
         let at = node / stride % n;
-        let next = (at + if lane.is_multiple_of(2) { 1 } else { n - 1 }) % n;
+        let (last, next) = match lane.is_multiple_of(2) {
+            true => (n - 1, (at + 1) % n),
+            false => (0, (at + n - 1) % n),
+        };
         // A link that would leave a mesh ends where it begins.
-        let leaves = !self.wrap[dim] && at.abs_diff(next) != 1;
-        let to = if leaves {
+        let to = if at == last && !self.wrap[dim] {
             node
         } else {
             node - at * stride + next * stride

@@ -5,7 +5,7 @@ use super::Slot;
 use crate::platform::LinkId;
 use std::ops::Range;
 
-/// The links of every active flow, in fixed places of `stride` entries.
+/// The links of every active flow, in places of `stride` entries. They grow with the longest path.
 #[derive(Debug, Clone)]
 pub(super) struct Paths {
     stride: usize,
@@ -41,9 +41,23 @@ impl Paths {
     }
 
     pub(super) fn set(&mut self, slot: Slot, path: &[LinkId]) {
+        if path.len() > self.stride {
+            self.widen(path.len());
+        }
         let start = slot as usize * self.stride;
         self.links[start..start + path.len()].copy_from_slice(path);
         self.hops[slot as usize] = path.len() as u32;
+    }
+
+    /// Enlarges the places: a way around failed links can be long.
+    #[cold]
+    fn widen(&mut self, longest: usize) {
+        let (old, stride) = (std::mem::take(&mut self.links), longest.next_power_of_two());
+        self.links.resize(self.slots() * stride, 0);
+        for (from, to) in old.chunks(self.stride).zip(self.links.chunks_mut(stride)) {
+            to[..from.len()].copy_from_slice(from);
+        }
+        self.stride = stride;
     }
 
     pub(super) fn clear(&mut self, slot: Slot) {

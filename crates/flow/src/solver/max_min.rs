@@ -152,7 +152,7 @@ pub struct MaxMin {
 
 impl MaxMin {
     /// A solver without flows, over links of the given bandwidths (bytes/s). `max_hops` is the
-    /// length of the longest path that [`MaxMin::add`] gets.
+    /// length of the longest path that [`MaxMin::add`] usually gets.
     pub fn new(bandwidth: impl Iterator<Item = f64>, max_hops: usize) -> Self {
         let links: Vec<Link> = bandwidth.map(Link::new).collect();
         Self {

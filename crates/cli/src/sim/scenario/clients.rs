@@ -80,6 +80,9 @@ impl Description {
                 return Err("a scenario with [[clients]] has one [[server]]".to_string());
             };
             let host = server.host()?;
+            if clients.n.is_empty() || clients.clients.is_empty() {
+                return Err("n and clients must have at least one number each".to_string());
+            }
             for (index, n) in clients.n.iter().enumerate() {
                 let repeated = clients.repeated(index)?;
                 for count in &clients.clients {
@@ -290,6 +293,20 @@ mod tests {
             &[(600, 8, 3.51), (600, 16, 2.81)],
         ),
     ];
+
+    #[test]
+    fn clients_without_a_case_are_an_error() {
+        for (from, to) in [
+            ("n = [600, 1000, 1400]", "n = []"),
+            ("clients = [1, 2, 4, 8, 16]", "clients = []"),
+        ] {
+            let text = PAPERS[1].0.replace(from, to);
+            assert!(text.contains(to), "{text}");
+            let description: Description = toml::from_str(&text).unwrap();
+            let error = description.cases().err().unwrap_or_default();
+            assert!(error.contains("at least one number"), "{error}");
+        }
+    }
 
     #[test]
     fn the_tables_of_the_paper_are_predicted_from_their_first_rows() {

@@ -103,6 +103,33 @@ fn the_gap_separates_messages_of_an_interface() {
 }
 
 #[test]
+fn a_message_inside_of_a_machine_has_no_latency_of_the_network() {
+    let devices = "hypercrossbar:2,bandwidth=1e18,devices=2,device-bandwidth=1e18,latency=1ms";
+    let one = 1500.0 + 2500.0 + 1500.0 + 600.0;
+    close(run(ONE, HOSTS, devices).unwrap(), one);
+    let apart = ONE.replace("num_ranks 2", "num_ranks 3");
+    let apart = apart.replace("to 1", "to 2").replace("rank 1", "rank 2");
+    close(run(&apart, HOSTS, devices).unwrap(), 1e6 + one);
+    // Several programs have their own numbers of ranks.
+    let platform = Platform::parse(devices).unwrap();
+    let hosts = LogGops::parse(HOSTS).unwrap();
+    let jobs = [1, 2].map(|_| Job {
+        workload: Workload::Goal(
+            Goal::parse(ONE, Limits::default())
+                .unwrap()
+                .with_hosts(hosts),
+        ),
+        start: 0.0,
+    });
+    let jobs = || Workload::Jobs(jobs.to_vec());
+    let regular = Placement::regular;
+    let flows = Simulation::new(&platform, jobs(), regular(), Config::default());
+    close(flows.unwrap().run().unwrap().makespan * 1e9, one);
+    let packets = PacketSimulation::new(&platform, jobs(), regular(), PacketConfig::default());
+    close(packets.unwrap().run().unwrap().makespan * 1e9, one);
+}
+
+#[test]
 fn a_receiver_takes_messages_one_after_the_other() {
     let senders = "num_ranks 4\nrank 0 {\nrecv 101b from -1 tag -1\nrecv 101b from 2 tag -1\n\
                    recv 101b from -1 tag 5\n}\nrank 1 {\nsend 101b to 0 tag 5\n}\nrank 2 {\n\
