@@ -7,6 +7,7 @@ mod sqlite;
 
 use self::postgres::Postgres;
 use farcall_directory::Key;
+use farcall_directory::shared::PATH_KEPT_MS;
 use sqlite::Sqlite;
 use std::fmt;
 use std::path::PathBuf;
@@ -118,16 +119,35 @@ impl Store {
     /// Returns all valid rows and removes the expired ones.
     pub(crate) fn load(&mut self, now_ms: u64) -> Result<Vec<Body>, StoreError> {
         match self {
-            Store::Sqlite(store) => Ok(store.load(clamp(now_ms))?),
-            Store::Postgres(store) => Ok(store.load(clamp(now_ms))?),
+            Store::Sqlite(store) => Ok(store.load(&Times::at(now_ms))?),
+            Store::Postgres(store) => Ok(store.load(&Times::at(now_ms))?),
         }
     }
 
     /// Rows that others have written since the last call, if the store reports them.
     pub(crate) fn news(&mut self, now_ms: u64) -> Result<Vec<Body>, StoreError> {
         match self {
-            Store::Sqlite(store) => Ok(store.news(clamp(now_ms))?),
+            Store::Sqlite(store) => Ok(store.news(&Times::at(now_ms))?),
             Store::Postgres(store) => Ok(store.news()?),
+        }
+    }
+}
+
+/// Times for a sweep of the store, in milliseconds since 1970.
+struct Times {
+    now: i64,
+    /// Until when the row of a path is valid that was measured last now.
+    path_until: i64,
+    /// Rows of paths that are valid for longer are of earlier versions, which kept them for ever.
+    path_latest: i64,
+}
+
+impl Times {
+    fn at(now_ms: u64) -> Times {
+        Times {
+            now: clamp(now_ms),
+            path_until: clamp(now_ms.saturating_add(PATH_KEPT_MS)),
+            path_latest: clamp(now_ms.saturating_add(2 * PATH_KEPT_MS)),
         }
     }
 }
@@ -181,6 +201,21 @@ mod tests {
                 "{name}"
             );
         }
+    }
+
+    #[test]
+    fn rows_of_paths_that_earlier_versions_kept_for_ever_expire() {
+        let folder = tempfile::tempdir().unwrap();
+        let address = StoreAddress::Sqlite(folder.path().join("directory"));
+        let mut store = Store::open(&address).unwrap();
+        let now = 1_795_401_672_000;
+        let path = Key::Path { site: 1, server: 2 };
+        store.put(path, u64::MAX, b"path").unwrap();
+        store.put(Key::Server(2), u64::MAX, b"server").unwrap();
+        let rows = |store: &mut Store, now| store.load(now).unwrap().len();
+        assert_eq!(rows(&mut store, now), 2);
+        assert_eq!(rows(&mut store, now + PATH_KEPT_MS - 1), 2);
+        assert_eq!(rows(&mut store, now + PATH_KEPT_MS), 1);
     }
 
     #[test]
