@@ -48,8 +48,11 @@ impl fmt::Display for StoreAddress {
             StoreAddress::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
             StoreAddress::Postgres(url) => {
                 let place = url.split_once("//").map_or("", |(_, place)| place);
-                let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
+                // The user and the password end at the first `@`, as for the database. What follows
+                // may have another password, with any letters.
+                let place = place.split_once('@').map_or(place, |(_, place)| place);
                 let place = place.split('?').next().unwrap_or_default();
+                let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
                 write!(f, "postgres://{place}")
             }
         }
@@ -169,6 +172,13 @@ mod tests {
         assert_eq!(shown("sqlite:/a/b"), Ok("sqlite:/a/b".into()));
         let url = "postgres://me:secret@host:5433/db?sslmode=disable";
         assert_eq!(shown(url), Ok("postgres://host:5433/db".into()));
+        for url in [
+            "postgres://me@host/db?password=se@cret",
+            "postgres://me:se?cret@host/db",
+            "postgres://me:se@cret@host/db",
+        ] {
+            assert_eq!(shown(url), Ok("postgres://host/db".into()));
+        }
         for text in ["", "sqlite:", "mysql://x", "postgres:x"] {
             assert!(shown(text).is_err(), "{text}");
         }
