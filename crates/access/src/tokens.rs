@@ -239,7 +239,8 @@ impl TokenFile {
     /// The file can no longer be used.
     pub fn find(&mut self, name: &str) -> Result<Option<(String, Verifier)>, TokenError> {
         if stamp(&self.path)? != self.stamp {
-            *self = TokenFile::open(std::mem::take(&mut self.path))?;
+            // If it cannot be read now, it is read again at the next question.
+            *self = TokenFile::open(self.path.clone())?;
         }
         let Some(entry) = self.entries.get_mut(name) else {
             return Ok(None);
@@ -444,6 +445,23 @@ mod tests {
         assert!(TokenFile::remove(&path, "alice").is_err());
         let text = fs::read_to_string(&path).unwrap();
         assert!(!text.contains(&second), "only its verifier is kept");
+    }
+
+    #[test]
+    fn a_file_that_was_unusable_for_a_while_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        let token = TokenFile::add(&path, "alice").unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let mut file = TokenFile::open(&path).unwrap();
+        let name = Secret::of_token(&token).name;
+        fs::write(&path, format!("{text}half a line")).unwrap();
+        for _ in 0..2 {
+            let error = file.find(&name).unwrap_err().to_string();
+            assert!(error.contains("tokens:2: expected"), "{error}");
+        }
+        fs::write(&path, &text).unwrap();
+        assert_eq!(user(&mut file, &token).as_deref(), Some("alice"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! It decides nothing by the clock of the machine: the caller passes the time. A server without a
 //! lease gets no calls.
 
+mod answer;
 mod data;
 mod placing;
 
@@ -17,6 +18,7 @@ use crate::notes::Notes;
 use crate::server::{Entry, ServerStatus, milliseconds};
 use crate::servers::Servers;
 use crate::traffic::Traffic;
+use answer::Answer;
 use data::Data;
 use farcall_record::{Budget, Line, Link};
 use farcall_schedule::Profile;
@@ -665,15 +667,14 @@ impl Directory {
         self.advance(now);
         let function = self.resolve(name)?;
         let site = crate::digest(site);
-        let mut records = Vec::new();
-        for holder in self.functions.get(&function).into_iter().flatten() {
+        let holders = self.functions.get(&function).map_or(&[][..], |all| all);
+        let mut answer = Answer::about(holders.len());
+        for holder in holders {
             let record = self.servers.at(holder.place);
             let record = record.record(self.now, Some(&function));
-            records.push(Record::Server(record));
-            let paths = self.traffic.record(site, holder.server);
-            records.extend(paths.map(Record::Path));
+            answer.tell(record, self.traffic.record(site, holder.server));
         }
-        Ok((function, records))
+        Ok((function, answer.records))
     }
 
     /// All functions by qualified name, each as described by one of its servers.

@@ -3,6 +3,7 @@
 //! longer, and each record is written at most once a second, except at the end.
 
 use crate::message::{Invalid, Message};
+use crate::server::milliseconds;
 use crate::{Change, Directory, Key, Record};
 use std::collections::BTreeMap;
 
@@ -11,6 +12,10 @@ use std::collections::BTreeMap;
 const SETTLE_S: f64 = 1.0;
 /// Time between two readings of the whole store, in case a notification was lost.
 const RELOAD_S: f64 = 10.0;
+
+/// How long a store keeps the record of a path after its last measurement, in milliseconds. A server
+/// has another number after a restart, so that nobody renews the records of its earlier paths.
+pub const PATH_KEPT_MS: u64 = 30 * 24 * 3_600_000;
 
 /// A change of a row in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,7 +92,10 @@ impl Exchange {
     pub fn write(&self, directory: &Directory, key: Key) -> Option<Write> {
         match (self.changes.get(&key), directory.record(key)) {
             (Some(Change::Gone(_, until_ms)), None) => Some(Write::Remove(key, *until_ms)),
-            (_, Some(record)) => Some(Write::Put(key, record.expires_ms(), record.to_bytes())),
+            (_, Some(record)) => {
+                let until_ms = kept_until(&record, directory.now);
+                Some(Write::Put(key, until_ms, record.to_bytes()))
+            }
             (_, None) => None,
         }
     }
@@ -96,5 +104,13 @@ impl Exchange {
     pub fn wrote(&mut self, key: Key, now_s: f64) {
         self.changes.remove(&key);
         self.written.insert(key, now_s);
+    }
+}
+
+/// Until when a row that is written now is valid, in milliseconds since 1970.
+fn kept_until(record: &Record, now: f64) -> u64 {
+    match record {
+        Record::Path(_) => milliseconds(now).saturating_add(PATH_KEPT_MS),
+        Record::Server(_) | Record::Data(_) => record.expires_ms(),
     }
 }

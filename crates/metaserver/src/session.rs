@@ -183,7 +183,7 @@ impl Session<'_> {
             Event::Proof(proof) => return self.check(&proof),
             _ => {}
         }
-        let (proto, peer) = (&mut self.proto, self.peer.ip());
+        let (proto, peer) = (&mut self.proto, host(self.peer));
         let Some(session) = &mut self.session else {
             return Err(End::Left);
         };
@@ -258,7 +258,7 @@ impl Session<'_> {
         let peer = Peer {
             sees_all: access.is_open(),
             may_not_join: access.may_join(&user).err(),
-            site: self.peer.ip().to_string(),
+            site: host(self.peer).to_string(),
             user,
         };
         drop(access);
@@ -280,6 +280,12 @@ impl Session<'_> {
 
 fn lock(access: &Mutex<Access>) -> MutexGuard<'_, Access> {
     access.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The host of a peer. A socket for IPv4 and IPv6 shows addresses of IPv4 in a form that hosts
+/// without IPv6 cannot use, and that no certificate names.
+fn host(peer: SocketAddr) -> IpAddr {
+    peer.ip().to_canonical()
 }
 
 /// The address at which clients reach a server that listens on `address`. If the server listens on
@@ -304,7 +310,8 @@ mod tests {
 
     #[test]
     fn a_server_that_listens_everywhere_is_reached_at_its_peer_address() {
-        let peer = "192.0.2.7".parse().unwrap();
+        // The metaserver listens everywhere too.
+        let peer = host("[::ffff:192.0.2.7]:41234".parse().unwrap());
         for (says, is) in [
             ("farcall://0.0.0.0:5", "farcall://192.0.2.7:5"),
             ("farcalls://[::]:5", "farcalls://192.0.2.7:5"),

@@ -4,6 +4,7 @@
 
 use crate::Shared;
 use crate::status::state;
+use farcall_directory::message::DatumName;
 use farcall_directory::session::Peer;
 use farcall_directory::{Directory, ServerStatus};
 use farcall_rpc_proto::AskSnapshot;
@@ -12,6 +13,9 @@ use farcall_snapshot::{
     Counts, Data, Forecast, Link, List, MOST_ROWS, MOST_SERVERS, SCHEMA, Server, Snapshot, Viewer,
     finds, text as short,
 };
+
+/// Most holders of named data.
+const MOST_HOLDERS: usize = 8;
 
 /// The snapshot for a peer.
 pub(crate) fn text(shared: &Shared, peer: &Peer, asked: &AskSnapshot) -> String {
@@ -36,19 +40,20 @@ pub(crate) fn text(shared: &Shared, peer: &Peer, asked: &AskSnapshot) -> String 
 /// What the directory tells a peer.
 fn of(directory: &mut Directory, now: f64, peer: &Peer, search: &str) -> Snapshot {
     directory.advance(now);
-    let data = directory.list_data(now, peer.viewer(), None).data;
-    let data = data.into_iter().filter(|one| {
-        let datum = &one.datum;
-        finds(search, &[&datum.name, &datum.owner])
-    });
-    let data = List::of(data, MOST_ROWS, |one| Data {
-        name: short(&one.datum.name),
-        owner: short(&one.datum.owner),
-        element: short(&one.datum.element),
-        shape: one.datum.shape,
-        bytes: one.datum.bytes,
-        shared: one.datum.shared,
-        holders: one.holders,
+    let is_wanted = |key: &DatumName| finds(search, &[&key.name, &key.owner]);
+    let data = directory.visible_data(peer.viewer(), is_wanted);
+    let data = List::of(data, MOST_ROWS, |one| {
+        let holders = one.holders.iter().take(MOST_HOLDERS);
+        let holders = holders.filter_map(|server| directory.address(*server));
+        Data {
+            name: short(&one.datum.name),
+            owner: short(&one.datum.owner),
+            element: short(&one.datum.element),
+            shape: one.datum.shape,
+            bytes: one.datum.bytes,
+            shared: one.datum.shared,
+            holders: holders.map(str::to_owned).collect(),
+        }
     });
     let (mut calls, mut running) = (0, 0);
     for one in directory.servers().filter_map(|one| one.report) {
@@ -67,10 +72,7 @@ fn of(directory: &mut Directory, now: f64, peer: &Peer, search: &str) -> Snapsho
         },
         servers,
         links: links(directory, search),
-        data: List {
-            total: directory.data_count() as u64,
-            ..data
-        },
+        data,
         ..Snapshot::default()
     }
 }
@@ -110,4 +112,59 @@ fn links(directory: &Directory, search: &str) -> List<Link> {
         up: way(up),
         down: way(down),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farcall_directory::Settings;
+    use farcall_directory::message::{Datum, Hold, Join};
+
+    #[test]
+    fn the_search_finds_all_names_that_the_viewer_may_see() {
+        let mut directory = Directory::new(Settings::default());
+        let join = Join {
+            server: 1,
+            address: "farcall://host:3717".into(),
+            agent: "test".into(),
+            pes: 1,
+            memory: 0,
+            functions: Vec::new(),
+        };
+        directory.join(1.0, join).unwrap();
+        let datum = |number| Datum {
+            name: format!("data{number:03}"),
+            owner: "alice".into(),
+            written: 1,
+            stamp: 1,
+            number: 1,
+            shared: false,
+            element: "double".into(),
+            shape: vec![1],
+            bytes: 8,
+        };
+        let hold = Hold {
+            server: 1,
+            anew: true,
+            held: (0..500).map(datum).collect(),
+            gone: Vec::new(),
+        };
+        directory.hold(1.0, hold).unwrap();
+        for (user, search, total) in [("alice", "", 500), ("alice", "data4", 100), ("bob", "", 0)] {
+            let peer = Peer {
+                user: user.into(),
+                sees_all: false,
+                may_not_join: None,
+                site: "site".into(),
+            };
+            let data = of(&mut directory, 2.0, &peer, search).data;
+            assert_eq!(data.total, total, "{user} {search}");
+            assert_eq!(data.rows.is_empty(), total == 0);
+            assert!(
+                data.rows
+                    .iter()
+                    .all(|one| one.holders == ["farcall://host:3717"])
+            );
+        }
+    }
 }

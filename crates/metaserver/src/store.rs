@@ -7,6 +7,7 @@ mod sqlite;
 
 use self::postgres::Postgres;
 use farcall_directory::Key;
+use farcall_directory::shared::PATH_KEPT_MS;
 use sqlite::Sqlite;
 use std::fmt;
 use std::path::PathBuf;
@@ -47,8 +48,11 @@ impl fmt::Display for StoreAddress {
             StoreAddress::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
             StoreAddress::Postgres(url) => {
                 let place = url.split_once("//").map_or("", |(_, place)| place);
-                let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
+                // The user and the password end at the first `@`, as for the database. What follows
+                // may have another password, with any letters.
+                let place = place.split_once('@').map_or(place, |(_, place)| place);
                 let place = place.split('?').next().unwrap_or_default();
+                let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
                 write!(f, "postgres://{place}")
             }
         }
@@ -118,16 +122,35 @@ impl Store {
     /// Returns all valid rows and removes the expired ones.
     pub(crate) fn load(&mut self, now_ms: u64) -> Result<Vec<Body>, StoreError> {
         match self {
-            Store::Sqlite(store) => Ok(store.load(clamp(now_ms))?),
-            Store::Postgres(store) => Ok(store.load(clamp(now_ms))?),
+            Store::Sqlite(store) => Ok(store.load(&Times::at(now_ms))?),
+            Store::Postgres(store) => Ok(store.load(&Times::at(now_ms))?),
         }
     }
 
     /// Rows that others have written since the last call, if the store reports them.
     pub(crate) fn news(&mut self, now_ms: u64) -> Result<Vec<Body>, StoreError> {
         match self {
-            Store::Sqlite(store) => Ok(store.news(clamp(now_ms))?),
+            Store::Sqlite(store) => Ok(store.news(&Times::at(now_ms))?),
             Store::Postgres(store) => Ok(store.news()?),
+        }
+    }
+}
+
+/// Times for a sweep of the store, in milliseconds since 1970.
+struct Times {
+    now: i64,
+    /// Until when the row of a path is valid that was measured last now.
+    path_until: i64,
+    /// Rows of paths that are valid for longer are of earlier versions, which kept them for ever.
+    path_latest: i64,
+}
+
+impl Times {
+    fn at(now_ms: u64) -> Times {
+        Times {
+            now: clamp(now_ms),
+            path_until: clamp(now_ms.saturating_add(PATH_KEPT_MS)),
+            path_latest: clamp(now_ms.saturating_add(2 * PATH_KEPT_MS)),
         }
     }
 }
@@ -149,6 +172,13 @@ mod tests {
         assert_eq!(shown("sqlite:/a/b"), Ok("sqlite:/a/b".into()));
         let url = "postgres://me:secret@host:5433/db?sslmode=disable";
         assert_eq!(shown(url), Ok("postgres://host:5433/db".into()));
+        for url in [
+            "postgres://me@host/db?password=se@cret",
+            "postgres://me:se?cret@host/db",
+            "postgres://me:se@cret@host/db",
+        ] {
+            assert_eq!(shown(url), Ok("postgres://host/db".into()));
+        }
         for text in ["", "sqlite:", "mysql://x", "postgres:x"] {
             assert!(shown(text).is_err(), "{text}");
         }
@@ -181,6 +211,21 @@ mod tests {
                 "{name}"
             );
         }
+    }
+
+    #[test]
+    fn rows_of_paths_that_earlier_versions_kept_for_ever_expire() {
+        let folder = tempfile::tempdir().unwrap();
+        let address = StoreAddress::Sqlite(folder.path().join("directory"));
+        let mut store = Store::open(&address).unwrap();
+        let now = 1_795_401_672_000;
+        let path = Key::Path { site: 1, server: 2 };
+        store.put(path, u64::MAX, b"path").unwrap();
+        store.put(Key::Server(2), u64::MAX, b"server").unwrap();
+        let rows = |store: &mut Store, now| store.load(now).unwrap().len();
+        assert_eq!(rows(&mut store, now), 2);
+        assert_eq!(rows(&mut store, now + PATH_KEPT_MS - 1), 2);
+        assert_eq!(rows(&mut store, now + PATH_KEPT_MS), 1);
     }
 
     #[test]

@@ -165,6 +165,13 @@ impl Clients {
         self.connections.values().any(|known| !known.connected)
     }
 
+    /// The connections from which nothing is read until a request has what it waits for.
+    pub(crate) fn blocked(&self) -> Vec<ConnectionKey> {
+        let connections = self.connections.iter();
+        let blocked = connections.filter(|(_, one)| one.waiting.is_some() && !one.closed);
+        blocked.map(|(key, _)| key).collect()
+    }
+
     /// Whether arguments of a call are arriving on a connection.
     pub(crate) fn is_receiving(
         &self,

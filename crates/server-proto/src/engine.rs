@@ -50,7 +50,8 @@ use std::collections::VecDeque;
 
 /// Learned times and rates are saved after this time at the latest.
 const KEEP: Nanos = 60_000_000_000;
-/// Time between two searches for connections that never greeted.
+/// Time between two searches for connections that never greeted, and between two signs of life to
+/// clients that wait.
 const SWEEP: Nanos = 1_000_000_000;
 
 /// All parts of the server.
@@ -289,6 +290,7 @@ impl Engine {
             self.next_sweep = now + SWEEP;
             self.end_stalled();
             self.end_silent();
+            self.show_life();
         }
         idle::end(self, now);
     }
@@ -301,7 +303,10 @@ impl Engine {
         let elements = self.elements.next_deadline(callbacks, now);
         // A draining server lets go of connections that it has kept for a while.
         let lets_go = cx.draining && cx.stopping.is_none();
-        let sweeps = cx.clients.awaits_greeting() || !cx.calls.is_empty() || lets_go;
+        let takeover = self.takeover.next_deadline();
+        let may_block = cx.clients.someone_starves() || takeover.is_some();
+        let has_calls = !cx.calls.is_empty();
+        let sweeps = cx.clients.awaits_greeting() || has_calls || may_block || lets_go;
         let sweep = sweeps.then_some(self.next_sweep);
         let keep = cx.learned_since.map(|since| since + KEEP);
         let idle = self.idle_since.zip(cx.settings.limits.idle());
@@ -316,7 +321,6 @@ impl Engine {
         let expiry = expiries.into_iter().flatten().min();
         let expiry = expiry.map(|left| now.saturating_add(left.saturating_mul(1_000_000)));
         let lanes = self.lanes.next_change(now);
-        let takeover = self.takeover.next_deadline();
         let notes = cx.totals.notes.as_ref().and_then(Notes::deadline);
         let all = [
             elements,

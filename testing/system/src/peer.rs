@@ -120,8 +120,18 @@ impl<S: Read + Write> Peer<S> {
         self.try_frame().expect("a frame")
     }
 
-    /// The next frame, or the reason why there is none.
+    /// The next frame, or the reason why there is none. A failure of no request is a sign of life,
+    /// and every receiver ignores it.
     pub fn try_frame(&mut self) -> io::Result<Frame> {
+        loop {
+            let frame = self.any_frame()?;
+            if (frame.kind, frame.call) != (FAILURE, 0) {
+                return Ok(frame);
+            }
+        }
+    }
+
+    fn any_frame(&mut self) -> io::Result<Frame> {
         let mut header = [0; 16];
         self.0.read_exact(&mut header)?;
         let length = u32::from_le_bytes(header[..4].try_into().unwrap());

@@ -1,7 +1,7 @@
 //! Memory credit: calls wait on the client's side for memory at the server. Any number of them can
 //! be in progress, none fails, and small calls continue meanwhile.
 
-use farcall_client::{Argument, Function, Options, Pending, Scalar};
+use farcall_client::{Argument, Function, Options, Pending, Scalar, wait_any};
 use farcall_system::{ServerProcess, wait_until};
 use std::time::{Duration, Instant};
 
@@ -10,19 +10,23 @@ Library \"libc.so.6\";
 Define copy(OUT char out[n], IN char in[n], IN long n)
     Repeatable \"yes\" Calls \"C\" memcpy(out, in, n);
 Define abs(IN int n) Repeatable \"yes\" Calls \"C\" abs(n);
+Define nap(OUT char out[n], IN long n, IN int seconds) Calls \"C\" sleep(seconds);
 ";
 /// A call needs twice as much, and the server has memory for three of one user, who leaves a
 /// quarter to others.
 const BYTES: usize = 8 << 20;
 const CONFIG: &str = "[limits]\nmemory = 69000000\n";
 
-fn connect(server: &ServerProcess) -> farcall_client::Server {
-    let options = Options {
+fn options() -> Options {
+    Options {
         same_host: false,
         timeout: Some(Duration::from_secs(60)),
         ..Options::default()
-    };
-    farcall_client::Server::connect(server.address(), options).unwrap()
+    }
+}
+
+fn connect(server: &ServerProcess) -> farcall_client::Server {
+    farcall_client::Server::connect(server.address(), options()).unwrap()
 }
 
 fn copy(function: &Function, from: &[u8], to: &mut [u8]) -> Pending {
@@ -67,6 +71,55 @@ fn calls_that_need_more_memory_than_there_is_wait_for_their_turn() {
         "small calls do not wait for all others"
     );
     assert!(sources == results);
+}
+
+/// The server reads nothing from a client whose call waits for memory and sends its arguments at
+/// once, so it cannot answer when the client asks whether it is there.
+#[test]
+fn a_client_that_waits_long_for_memory_does_not_lose_its_server() {
+    const LOST_AFTER: Duration = Duration::from_secs(3);
+    let server = ServerProcess::of(&[SYSTEM]).config(CONFIG).start();
+    let functions = [(); 2].map(|()| {
+        let options = Options {
+            lost_after: Some(LOST_AFTER),
+            ..options()
+        };
+        let client = farcall_client::Server::connect(server.address(), options).unwrap();
+        client.function("system/nap").unwrap()
+    });
+    // Two of them have no room beside each other.
+    let mut results = [(); 2].map(|()| vec![1u8; 5 * BYTES]);
+    let start = Instant::now();
+    let pairs = functions.iter().zip(&mut results).zip([7, 0]);
+    let calls = pairs.map(|((function, result), seconds)| {
+        let arguments = &mut [
+            Argument::Out(result),
+            Argument::Scalar(Scalar::Int(5 * BYTES as i64)),
+            Argument::Scalar(Scalar::Int(seconds)),
+        ];
+        // SAFETY: the arrays outlive the calls.
+        let call = unsafe { function.start(arguments) }.unwrap();
+        wait_until("the running call", || running(&server));
+        call
+    });
+    let calls: Vec<Pending> = calls.collect();
+    // Who waits for a call asks whether its server is there.
+    let mut left: Vec<&Pending> = calls.iter().collect();
+    while !left.is_empty() {
+        wait_any(&left, None).unwrap();
+        left.retain(|call| !call.has_ended());
+    }
+    for call in calls {
+        call.wait().unwrap();
+    }
+    assert!(start.elapsed() > 2 * LOST_AFTER, "the second call waits");
+}
+
+/// Whether a call runs.
+fn running(server: &ServerProcess) -> bool {
+    let status = connect(server).status().unwrap();
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    status["jobs"]["running"] == 1
 }
 
 #[test]

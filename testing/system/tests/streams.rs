@@ -1,5 +1,5 @@
 //! Large arrays over several links, between network namespaces. Needs root, `ip` and `tc`; prints
-//! SKIPPED without them.
+//! SKIPPED without them. A test with a proxy needs none of them.
 
 use farcall_client::{
     Argument, Credentials, Error, Function, Options, Pending, Scalar, Server, wait_any,
@@ -7,11 +7,12 @@ use farcall_client::{
 use farcall_lab::{Lab, LabError, Shape};
 use farcall_system::{BOUND, Daemon, farcall, farcall_path, wait_until};
 use rustix::process::Signal;
-use std::io;
-use std::net::TcpStream;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::str::SplitWhitespace;
+use std::thread;
 use std::time::{Duration, Instant};
 
 const SYSTEM: &str = "Module system;
@@ -403,6 +404,69 @@ fn the_time_out_of_a_large_call_counts_from_its_start() {
     assert!(took >= TIMEOUT && took < TIMEOUT + LEAST, "{took:?}");
 }
 
+/// Starts a proxy in front of a server, and returns its address. The first connection is slow
+/// enough that another one may pay, and each other one ends after some bytes. Proxy and server have
+/// other addresses than the client, so that the client does not take them for programs on its host.
+fn proxy(server: &str) -> String {
+    /// Bytes that each other connection carries.
+    const MOST: usize = 2 << 20;
+    let listener = TcpListener::bind("127.0.0.2:0").unwrap();
+    let address = format!("farcall://{}", listener.local_addr().unwrap());
+    let server = server.trim_start_matches("farcall://").to_string();
+    // The thread ends with the test's process.
+    thread::spawn(move || {
+        for (index, client) in listener.incoming().enumerate() {
+            let (client, server) = (client.unwrap(), TcpStream::connect(&server).unwrap());
+            let most = if index == 0 { usize::MAX } else { MOST };
+            let back = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            thread::spawn(move || pass((client, server), most));
+            thread::spawn(move || pass(back, most));
+        }
+    });
+    address
+}
+
+/// Passes at most so many bytes.
+fn pass((mut from, mut to): (TcpStream, TcpStream), most: usize) {
+    /// Time for the bytes of one write: about 60 MB/s.
+    const EACH: Duration = Duration::from_millis(1);
+    let mut buffer = vec![0; 64 << 10];
+    let mut left = most;
+    while let Ok(count @ 1..) = from.read(&mut buffer)
+        && count <= left
+        && to.write_all(&buffer[..count]).is_ok()
+    {
+        left -= count;
+        thread::sleep(EACH);
+    }
+    for stream in [from, to] {
+        // It may be closed already.
+        let _ = stream.shutdown(Shutdown::Both);
+    }
+}
+
+/// The client finds that the connection did not pay, when the first one is alone again.
+#[test]
+fn a_connection_that_ends_while_it_is_tried_loses_nothing() {
+    const BYTES: usize = 96 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("system.idl"), SYSTEM).unwrap();
+    let words = ["serve", "system.idl", "--listen", "127.0.0.3:0"];
+    let server = farcall_system::daemon(folder.path(), &words, &[]);
+    let address = proxy(server.address());
+    let server = Server::connect(&address, options(8)).unwrap();
+    let function = server.function("system/copy").unwrap();
+    let source: Vec<u8> = (0..BYTES).map(|at| (at % 251) as u8 + 1).collect();
+    let mut result = vec![0; BYTES];
+    let outcome = function.call(&mut [
+        Argument::Out(&mut result),
+        Argument::In(&source),
+        Argument::Scalar(Scalar::Int(BYTES as i64)),
+    ]);
+    outcome.unwrap();
+    assert!(result == source, "the array came back changed");
+}
+
 /// The function, once the metaserver knows a server with it.
 fn found(server: &Server) -> Function {
     let end = Instant::now() + Duration::from_secs(20);
@@ -411,6 +475,6 @@ fn found(server: &Server) -> Function {
             Ok(function) => return function,
             Err(error) => assert!(Instant::now() < end, "{error}"),
         }
-        std::thread::yield_now();
+        thread::yield_now();
     }
 }

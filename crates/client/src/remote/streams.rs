@@ -302,11 +302,7 @@ fn travel(
                 Some(other) => lines.push(StreamConnection::new(other)),
                 None => probe.end(),
             },
-            Step::Drop => {
-                if let Some(last) = lines.last_mut() {
-                    last.leaves = true;
-                }
-            }
+            Step::Drop => drop_last(&mut lines),
         }
         lines.retain(|line| !line.leaves || !line.pieces.is_empty());
     }
@@ -314,6 +310,14 @@ fn travel(
         server.paths(|paths, _| paths.find(direction, count));
     }
     Ok(Some(start.elapsed().as_secs_f64()))
+}
+
+/// Lets the last added connection leave. The first one stays, because nobody else would move what is
+/// left.
+fn drop_last(lines: &mut [StreamConnection]) {
+    if let [_, .., last] = lines {
+        last.leaves = true;
+    }
 }
 
 /// Removes stalled connections, and gives their pieces to the others.

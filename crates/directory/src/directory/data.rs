@@ -305,6 +305,17 @@ impl Directory {
         DataListed { data, next }
     }
 
+    /// The data that a user may see, of those whose names are wanted, by name and owner.
+    pub fn visible_data<'d>(
+        &'d self,
+        viewer: Viewer<'d>,
+        is_wanted: impl Fn(&DatumName) -> bool + 'd,
+    ) -> impl Iterator<Item = Located> + 'd {
+        let keys = self.data.holders.keys().filter(move |key| is_wanted(key));
+        let located = keys.filter_map(|key| self.located(key));
+        located.filter(move |one| viewer.may_see(&one.datum))
+    }
+
     /// Number of named data.
     pub fn data_count(&self) -> usize {
         self.data.len()

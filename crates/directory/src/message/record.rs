@@ -1,6 +1,6 @@
 //! Records: what metaservers share through a store, and what clients keep. `shared` decides when a
 //! record is written. A record of a server or its data expires with the lease of the server, and a
-//! record of a path never does.
+//! record of a path does not: stores keep it for some time after its last measurement.
 
 use crate::message::{Datum, Invalid, Join, MOST_DATA, Message, Report, Times};
 use minicbor::{Decode, Encode};

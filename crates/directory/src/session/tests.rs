@@ -2,8 +2,8 @@
 //! others: a lost server or an unusual time counts only after it is confirmed.
 
 use super::*;
-use crate::message::{Function, Transfer};
-use crate::{Settings, digest};
+use crate::message::{Function, Phase, QueuedCall, Transfer};
+use crate::{Record, Settings, digest};
 use farcall_record::{Budget, Line};
 
 const T0: f64 = 1.7e9;
@@ -362,4 +362,56 @@ fn many_placements_are_counted_and_none_is_forgotten() {
     take(&mut directory, true);
     assert_eq!(alone + counted, u64::try_from(calls).unwrap());
     assert!((1..100).contains(&alone), "{alone}");
+}
+
+/// Each connection accepts messages of a certain length only.
+#[test]
+fn an_answer_about_a_function_of_many_busy_servers_can_be_sent() {
+    let most = farcall_rpc_proto::Limits::default().control_bytes as usize;
+    for (servers, calls) in [(4096, 0), (1000, 4), (200, 256)] {
+        let mut directory = with(servers);
+        let mut client = session(1, "alice");
+        let call = QueuedCall {
+            phase: Phase::Waiting,
+            pes: 1,
+            seconds: 1.234,
+            up: 1 << 20,
+            down: 1 << 20,
+            reserved: None,
+        };
+        for server in 1..=servers {
+            let queued = vec![call; calls];
+            let calls = calls as u32;
+            directory
+                .report(
+                    T0,
+                    Report {
+                        calls,
+                        queued,
+                        ..report(server)
+                    },
+                )
+                .unwrap();
+            for round in 0..21 {
+                let took = 0.1 + 1e-3 * f64::from(round);
+                directory.learn(("site", 0), server, None, [transfer(took), transfer(took)]);
+            }
+        }
+        let find = Find {
+            function: "bench/null".into(),
+        };
+        let reached = |address: &str| Ok(address.to_string());
+        let at = (&mut directory, T0 + 1.0);
+        let answer = client.direct(at, Kind::Find, &find.to_bytes(), reached);
+        let (_, bytes) = answer.unwrap().unwrap();
+        assert!(
+            bytes.len() <= most,
+            "{servers} servers: {} bytes",
+            bytes.len()
+        );
+        let found = Found::from_bytes(&bytes).unwrap();
+        let named = found.records.iter();
+        let named = named.filter(|record| matches!(record, Record::Server(_)));
+        assert_eq!(named.count() as u64, servers);
+    }
 }

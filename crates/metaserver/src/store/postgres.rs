@@ -1,6 +1,6 @@
 //! A store in a PostgreSQL table. The database notifies the metaservers of each change.
 
-use super::{Body, MOST_BYTES, MOST_ROWS};
+use super::{Body, MOST_BYTES, MOST_ROWS, Times};
 use postgres::fallible_iterator::FallibleIterator;
 use postgres::{Client, Config, Error, NoTls};
 use std::collections::BTreeSet;
@@ -52,9 +52,13 @@ impl Postgres {
         self.0.execute(remove, &[&key, &until]).map(drop)
     }
 
-    pub(super) fn load(&mut self, now: i64) -> Result<Vec<Body>, Error> {
+    pub(super) fn load(&mut self, times: &Times) -> Result<Vec<Body>, Error> {
+        let age = "UPDATE farcall_directory SET expires_ms = $1
+             WHERE key LIKE 'path/%' AND expires_ms > $2";
+        self.0
+            .execute(age, &[&times.path_until, &times.path_latest])?;
         let sweep = "DELETE FROM farcall_directory WHERE expires_ms <= $1";
-        self.0.execute(sweep, &[&now])?;
+        self.0.execute(sweep, &[&times.now])?;
         let all = "SELECT body FROM farcall_directory WHERE length(body) <= $1::bigint LIMIT $2";
         let rows = self.0.query(all, &[&MOST_BYTES, &MOST_ROWS])?;
         rows.iter().map(|row| row.try_get(0)).collect()

@@ -2,7 +2,7 @@
 //! replaces a row that is valid for longer. A power failure can lose the latest rows, but it does
 //! not damage the file.
 
-use super::{Body, MOST_BYTES, MOST_ROWS};
+use super::{Body, MOST_BYTES, MOST_ROWS, Times};
 use rusqlite::{Connection, Result, params};
 use std::path::Path;
 use std::time::Duration;
@@ -57,11 +57,16 @@ impl Sqlite {
         remove.execute(params![key, until]).map(drop)
     }
 
-    pub(super) fn load(&self, now: i64) -> Result<Vec<Body>> {
+    pub(super) fn load(&self, times: &Times) -> Result<Vec<Body>> {
+        let mut age = self.connection.prepare_cached(
+            "UPDATE farcall_directory SET expires_ms = ?1
+             WHERE key LIKE 'path/%' AND expires_ms > ?2",
+        )?;
+        age.execute([times.path_until, times.path_latest])?;
         let mut sweep = self
             .connection
             .prepare_cached("DELETE FROM farcall_directory WHERE expires_ms <= ?1")?;
-        sweep.execute([now])?;
+        sweep.execute([times.now])?;
         let mut all = self.connection.prepare_cached(
             "SELECT body FROM farcall_directory WHERE length(body) <= ?1 LIMIT ?2",
         )?;
@@ -69,12 +74,12 @@ impl Sqlite {
         rows.collect()
     }
 
-    pub(super) fn news(&mut self, now: i64) -> Result<Vec<Body>> {
+    pub(super) fn news(&mut self, times: &Times) -> Result<Vec<Body>> {
         let version = self.data_version()?;
         if version == self.version {
             return Ok(Vec::new());
         }
         self.version = version;
-        self.load(now)
+        self.load(times)
     }
 }

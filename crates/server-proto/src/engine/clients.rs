@@ -21,6 +21,9 @@ use std::collections::BTreeSet;
 /// with it, in milliseconds.
 const FETCH_MS: u64 = 5_000;
 
+/// No request has this number.
+const NO_REQUEST: CallId = 0;
+
 /// Why a transfer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stall {
@@ -136,6 +139,15 @@ impl Engine {
                 self.cx.clients[key].peer.name
             );
             self.close(key, None);
+        }
+    }
+
+    /// Shows clients that the server is there while it reads nothing from them, so that it cannot
+    /// answer when they ask. A client ignores a failure of a request that it has not made.
+    pub(super) fn show_life(&mut self) {
+        let waits = Failure::new(FailureKind::Busy, "the request waits for its turn");
+        for key in self.cx.clients.blocked() {
+            self.cx.refuse(key, NO_REQUEST, &waits);
         }
     }
 
