@@ -5,6 +5,7 @@ import subprocess
 import farcall
 import numpy as np
 import pytest
+from programs import compile_c, run
 from servers import FARCALL, ServerProcess
 
 IDL = """\
@@ -232,3 +233,49 @@ def test_what_is_not_served_is_refused_by_name(tmp_path, parameter, what, remedy
     told = done.stdout + done.stderr
     assert what in told
     assert remedy in told
+
+
+COUNTED = """\
+Module counted;
+Define all(IN int k, IN int counts[k], IN string words[counts[0]], OUT int *length)
+{
+    *length = 0;
+    for (int i = 0; i < counts[0]; i++)
+        for (const char *c = words[i]; *c; c++)
+            ++*length;
+}
+"""
+CLIENT = """\
+#include "farcall.h"
+#include <stdio.h>
+
+int main(int argc, char **argv) {
+  farcall_server *server = argc == 2 ? farcall_connect(argv[1]) : NULL;
+  farcall_function *all = server ? farcall_function_of(server, "all") : NULL;
+  int counts[2] = {3, 9}, length = 0, k = 2;
+  const char *words[] = {"a", "bb", "ccc"};
+  void *arguments[] = {&k, counts, words, &length};
+  size_t shape[1];
+
+  if (!all || farcall_invoke(all, k, counts, words, &length) != FARCALL_OK || length != 6 ||
+      farcall_argument_shape(all, arguments, 4, 2, shape, 1) != 1 || shape[0] != 3)
+    return fprintf(stderr, "%d: %s", length, farcall_error_message()), 1;
+  farcall_disconnect(server);
+  return 0;
+}
+"""
+
+
+def test_their_number_can_be_an_element_of_an_array(tmp_path):
+    (tmp_path / "counted.idl").write_text(COUNTED)
+    (tmp_path / "client.c").write_text(CLIENT)
+    program = compile_c(tmp_path / "client.c", tmp_path / "client")
+    server = ServerProcess(tmp_path / "counted.idl", options=["--allow-code"])
+    try:
+        counts = np.array([3, 9], dtype=np.int32)
+        all_of = server.connect(timeout=30).function("all")
+        assert all_of(k=2, counts=counts, words=["a", "bb", "ccc"]).length == 6
+        ran = run(program, server.address)
+        assert ran.returncode == 0, ran.stderr
+    finally:
+        server.stop()

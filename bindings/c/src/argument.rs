@@ -8,7 +8,7 @@ use crate::gridrpc::ninfg;
 use crate::texts::Texts;
 use crate::{Kind, callback, handle};
 use farcall_client::{Argument, LaidOut, Scalar};
-use farcall_idl::{Interface, Mode, Param, Type};
+use farcall_idl::{Mode, Param, Type, Values};
 use std::ffi::{CStr, c_void};
 use std::slice;
 
@@ -210,20 +210,20 @@ pub(crate) unsafe fn lay_out(
 ) -> Result<LaidOut, Problem> {
     let problem = |text: String| of_function(function, &text);
     // SAFETY: the caller's promise.
-    let scalars = unsafe { values_of(function.client.interface(), values) }.map_err(problem)?;
-    let elements =
-        elements(function, &scalars, values).map_err(|error| problem(error.to_string()))?;
+    let (scalars, elements) = unsafe { values_of(function, values) }.map_err(problem)?;
     Ok(function.client.lay_out(scalars, elements)?)
 }
 
-/// The values in the message of the call: scalars, and arrays of texts.
+/// The values in the message of the call: scalars and arrays of texts, and the elements of arrays
+/// that decide sizes.
 ///
 /// # Safety
 /// As for [`read`].
 unsafe fn values_of(
-    interface: &Interface,
+    function: &Function,
     values: &[Option<Value>],
-) -> Result<Vec<Option<Scalar>>, String> {
+) -> Result<(Vec<Option<Scalar>>, Vec<i64>), String> {
+    let interface = function.client.interface();
     let mut scalars: Vec<Option<Scalar>> = Vec::with_capacity(values.len());
     for (param, value) in interface.params.iter().zip(values) {
         scalars.push(match value {
@@ -236,16 +236,21 @@ unsafe fn values_of(
             _ => None,
         });
     }
+    let elements = elements(function, &scalars, values).map_err(|error| error.to_string())?;
     for (index, param) in interface.params.iter().enumerate() {
         if let Some(value) = values[index].filter(|_| param.is_texts()) {
-            let count = interface.text_count(index, &scalars);
+            let sizes = Values {
+                scalars: &scalars,
+                elements: &elements,
+            };
+            let count = interface.text_count(index, sizes);
             let count = count.map_err(|error| error.to_string())?;
             // SAFETY: the caller's promise.
             let texts = unsafe { texts_of(&value, count) };
             scalars[index] = Some(texts.map_err(|what| mismatch(param, &what))?);
         }
     }
-    Ok(scalars)
+    Ok((scalars, elements))
 }
 
 /// The callbacks.

@@ -64,7 +64,7 @@ fn lengths(
     if let Some(param) =
         param.filter(|&param| interface.params.get(param).is_some_and(Param::is_texts))
     {
-        let shape = interface.text_shape(param, laid_out.scalars());
+        let shape = interface.text_shape(param, laid_out.values());
         let named = |error: LayoutError| {
             Problem::argument(format!("{}: {error}", function.client.qualified_name()))
         };

@@ -8,7 +8,9 @@ use crate::argument::Argument;
 use crate::callback::Callback;
 use crate::description::Description;
 use crate::error::{ArgumentError, Error};
-use farcall_idl::{ArrayLayout, Interface, Layout, LayoutError, Mode, Param, Scalar, SharedRange};
+use farcall_idl::{
+    ArrayLayout, Interface, Layout, LayoutError, Mode, Param, Scalar, SharedRange, Values,
+};
 use farcall_rpc_proto::{self as proto, HandleId};
 use std::fmt;
 use std::sync::Arc;
@@ -70,6 +72,14 @@ impl LaidOut {
     /// The scalars, by parameter; `None` for arrays.
     pub fn scalars(&self) -> &[Option<Scalar>] {
         &self.scalars
+    }
+
+    /// The values of the numbers on which sizes depend.
+    pub fn values(&self) -> Values<'_> {
+        Values {
+            scalars: &self.scalars,
+            elements: &self.elements,
+        }
     }
 
     /// Sizes and shapes of the arrays, and the cost of the call.

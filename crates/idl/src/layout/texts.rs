@@ -8,30 +8,13 @@ use crate::{Interface, Param, Scalar, ScalarError, Values};
 pub const MOST_TEXTS: usize = 1 << 14;
 
 impl Interface {
-    /// Number of texts of the parameter with this index, which is an array of texts. Its dimensions
-    /// can depend only on scalars.
-    pub fn text_count(
-        &self,
-        param: usize,
-        scalars: &[Option<Scalar>],
-    ) -> Result<usize, LayoutError> {
-        let values = Values {
-            scalars,
-            elements: &[],
-        };
+    /// Number of texts of the parameter with this index, which is an array of texts.
+    pub fn text_count(&self, param: usize, values: Values<'_>) -> Result<usize, LayoutError> {
         self.count_texts(&self.params[param], values)
     }
 
     /// The lengths of the parameter with this index, which is an array of texts, as declared.
-    pub fn text_shape(
-        &self,
-        param: usize,
-        scalars: &[Option<Scalar>],
-    ) -> Result<Vec<u64>, LayoutError> {
-        let values = Values {
-            scalars,
-            elements: &[],
-        };
+    pub fn text_shape(&self, param: usize, values: Values<'_>) -> Result<Vec<u64>, LayoutError> {
         self.text_lengths(&self.params[param], values).collect()
     }
 

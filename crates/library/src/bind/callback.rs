@@ -4,7 +4,7 @@
 //! each call to the [`Caller`] of the present invocation, which decides what to do with it.
 
 use super::{Argument, Ordinals, arguments, ffi_argument, value};
-use farcall_idl::{ArrayLayout, Interface, Layout, Mode, Scalar, StringLengths, Type};
+use farcall_idl::{ArrayLayout, Interface, Layout, Mode, Scalar, StringLengths, Type, Values};
 use libffi::low::ffi_cif;
 use libffi::middle::{Cif, Closure};
 use std::ffi::{CStr, c_char, c_void};
@@ -287,7 +287,11 @@ impl Site {
     ) -> Result<u64, String> {
         let mut bytes = 0;
         for (param, start) in lists {
-            let count = self.interface.text_count(param, scalars);
+            let values = Values {
+                scalars,
+                elements: &[],
+            };
+            let count = self.interface.text_count(param, values);
             let count = count.map_err(|error| error.to_string())?;
             if count > 0 {
                 not_null(start.cast(), param, self)?;
