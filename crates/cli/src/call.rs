@@ -5,6 +5,7 @@ use crate::arrays::{self, Remote};
 use crate::failure::Failure;
 use crate::npy;
 use crate::objects;
+use crate::progress;
 use crate::reservations::make::seconds;
 use crate::results::{self, Results, check_files, print_times};
 use crate::target::Target;
@@ -13,16 +14,15 @@ use crate::trace_out;
 use clap::Args;
 use farcall_client::{
     Argument, Callback, CallbackArguments, CallbackError, DurableCall, Error, Function, Interface,
-    LaidOut, Outcome, Output, Pending, Progress, ReservationName, Scalar,
+    LaidOut, Outcome, Output, ReservationName, Scalar,
 };
 use farcall_idl::{Mode, Param, Type};
 use farcall_npy::{Array, same_shape};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Call a function
 ///
@@ -325,7 +325,7 @@ impl Call {
         let laid_out = self.laid_out.clone();
         // SAFETY: the arrays are borrowed until the end of this function, and so is the call.
         let pending = unsafe { self.function.start_laid_out(laid_out, &mut arguments) }?;
-        show_progress(&pending)?;
+        progress::show(&pending)?;
         Ok(pending.wait()?)
     }
 
@@ -471,49 +471,6 @@ fn array_bytes(interface: &Interface, param: usize, array: Array) -> Result<Vec<
     let Param { name, ty, .. } = &interface.params[param];
     let bytes = array.into_bytes(*ty, interface.order());
     bytes.map_err(|error| Failure::usage(format!("`{name}`: {error}")))
-}
-
-/// Waits for the end of a call, and shows a bar when it takes more than a moment.
-pub(crate) fn show_progress(pending: &Pending) -> Result<(), Failure> {
-    const MOMENT: Duration = Duration::from_millis(500);
-    const PERIOD: Duration = Duration::from_millis(100);
-    const SECOND: Duration = Duration::from_secs(1);
-    let style = "{bar:30} {bytes}/{total_bytes}, {elapsed}, {msg}";
-    let style = ProgressStyle::with_template(style).map_err(Failure::failed)?;
-    let mut bar = None;
-    let mut asked: Option<Instant> = None;
-    loop {
-        let period = if bar.is_none() { MOMENT } else { PERIOD };
-        match pending.wait_timeout(period) {
-            Err(Error::Timeout { .. }) => {}
-            other => break other?,
-        }
-        let is_late = pending.deadline().is_some_and(|end| end <= Instant::now());
-        let Some(progress) = pending.progress().filter(|_| !is_late) else {
-            break;
-        };
-        let total = progress.to_send + progress.to_receive;
-        let bar = bar.get_or_insert_with(|| {
-            ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr())
-                .with_style(style.clone())
-        });
-        bar.set_position(progress.sent + progress.received);
-        match progress {
-            Progress { sent, to_send, .. } if sent < to_send => bar.set_message("sending"),
-            Progress { received: 0, .. } if asked.is_none_or(|at| at.elapsed() >= SECOND) => {
-                asked = Some(Instant::now());
-                // The call itself ends with any error of its connection.
-                let status = pending.status().map(|status| status.to_string());
-                bar.set_message(status.unwrap_or_default());
-            }
-            Progress { received: 0, .. } => {}
-            _ => bar.set_message("receiving"),
-        }
-    }
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
-    }
-    Ok(())
 }
 
 /// Files for OUT and INOUT arrays, by parameter.

@@ -32,6 +32,7 @@ mod offload;
 mod picture;
 mod plans;
 mod preprocessor;
+mod progress;
 mod record;
 mod register;
 mod relay;

@@ -13,8 +13,9 @@ const SETTLE_S: f64 = 1.0;
 /// Time between two readings of the whole store, in case a notification was lost.
 const RELOAD_S: f64 = 10.0;
 
-/// How long a store keeps the record of a path after its last measurement, in milliseconds. A server
-/// has another number after a restart, so that nobody renews the records of its earlier paths.
+/// How long a store keeps the record of a path after its last measurement, in milliseconds. A
+/// server has another number after a restart, so that nobody renews the records of its earlier
+/// paths.
 pub const PATH_KEPT_MS: u64 = 30 * 24 * 3_600_000;
 
 /// A change of a row in the store.

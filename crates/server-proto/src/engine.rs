@@ -290,7 +290,7 @@ impl Engine {
             self.next_sweep = now + SWEEP;
             self.end_stalled();
             self.end_silent();
-            self.show_life();
+            clients::show_life(&mut self.cx);
         }
         idle::end(self, now);
     }

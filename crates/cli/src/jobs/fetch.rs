@@ -2,8 +2,9 @@
 //! `results` prints them. The server keeps the results, unless the user asks to forget them.
 
 use super::id;
-use crate::call::{outputs, show_progress};
+use crate::call::outputs;
 use crate::failure::Failure;
+use crate::progress;
 use crate::results::{Results, print_times};
 use crate::target::Target;
 use clap::Args;
@@ -79,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     // SAFETY: the arrays are borrowed by the arguments, which outlive the request.
     let pending = unsafe { submitted.start(&mut slots) }?;
     if std::io::stderr().is_terminal() {
-        show_progress(&pending)?;
+        progress::show(&pending)?;
     }
     let outcome = pending.wait()?;
     drop(slots);

@@ -312,8 +312,8 @@ fn travel(
     Ok(Some(start.elapsed().as_secs_f64()))
 }
 
-/// Lets the last added connection leave. The first one stays, because nobody else would move what is
-/// left.
+/// Lets the last added connection leave. The first one stays, because nobody else would move what
+/// is left.
 fn drop_last(lines: &mut [StreamConnection]) {
     if let [_, .., last] = lines {
         last.leaves = true;

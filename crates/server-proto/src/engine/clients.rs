@@ -41,6 +41,15 @@ pub(super) fn challenge(cx: &mut Context, key: ConnectionKey, text: String) {
     }
 }
 
+/// Shows clients that the server is there while it reads nothing from them, so that it cannot
+/// answer when they ask. A client ignores a failure of a request that it has not made.
+pub(super) fn show_life(cx: &mut Context) {
+    let waits = Failure::new(FailureKind::Busy, "the request waits for its turn");
+    for key in cx.clients.blocked() {
+        cx.refuse(key, NO_REQUEST, &waits);
+    }
+}
+
 impl Engine {
     /// Handles the result of authentication: the client becomes a user, or is refused.
     pub(super) fn authenticated(&mut self, key: ConnectionKey, found: Result<Identity, Refused>) {
@@ -139,15 +148,6 @@ impl Engine {
                 self.cx.clients[key].peer.name
             );
             self.close(key, None);
-        }
-    }
-
-    /// Shows clients that the server is there while it reads nothing from them, so that it cannot
-    /// answer when they ask. A client ignores a failure of a request that it has not made.
-    pub(super) fn show_life(&mut self) {
-        let waits = Failure::new(FailureKind::Busy, "the request waits for its turn");
-        for key in self.cx.clients.blocked() {
-            self.cx.refuse(key, NO_REQUEST, &waits);
         }
     }
 
