@@ -29,10 +29,13 @@ Define segfault(IN int n) "Crash" Calls "C" fault_segfault(n);
 
 
 def pytest_configure():
-    """Lets programs that tests compare with use the kernel of OpenBLAS that servers select.
+    """Sets what the programs that tests start shall find.
 
-    The results of different kernels differ in their last bits.
+    A shell ignores Ctrl-C for what it starts in the background, and all programs would inherit
+    that. Programs that tests compare with use the kernel of OpenBLAS that servers select, because
+    the results of different kernels differ in their last bits.
     """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if "OPENBLAS_CORETYPE" not in os.environ and FARCALL.exists():
         doctor = subprocess.run(
             [FARCALL, "doctor", "--json"], capture_output=True, text=True, check=False
