@@ -229,8 +229,12 @@ fn is_foreign(headers: &HeaderMap) -> bool {
 
 /// Whether a host is an address, and not a name that somebody else may have made.
 fn is_plain(host: &str) -> bool {
-    let bare = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    let bare = bare.trim_start_matches('[').trim_end_matches(']');
+    // An address of IPv6 is in brackets, and browsers leave out the usual port.
+    let bare = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next(),
+        None => host.split(':').next(),
+    };
+    let bare = bare.unwrap_or_default();
     bare == "localhost" || bare.parse::<IpAddr>().is_ok()
 }
 
@@ -423,4 +427,32 @@ async fn target(headers: &HeaderMap, body: Body) -> Result<Target, Failure> {
     let body = axum::body::to_bytes(body, 4096).await;
     let body = body.map_err(|error| Failure::bad(error.to_string()))?;
     serde_json::from_slice(&body).map_err(|error| Failure::bad(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_plain;
+
+    #[test]
+    fn addresses_are_plain_with_and_without_a_port() {
+        for host in [
+            "localhost",
+            "127.0.0.1:8080",
+            "192.0.2.7",
+            "[::1]:80",
+            "[2001:db8::7]",
+        ] {
+            assert!(is_plain(host), "{host}");
+        }
+        for host in [
+            "",
+            "[",
+            "example.org",
+            "example.org:80",
+            "[example.org]",
+            "127.0.0.1.x",
+        ] {
+            assert!(!is_plain(host), "{host}");
+        }
+    }
 }

@@ -423,8 +423,9 @@ const streamOfCalls = () => (state.server ? behind : main);
 function refresh() {
   $("board").hidden = false;
   $("sign-in").hidden = true;
-  $("state").className = "";
-  say($("state"), "live");
+  const problem = Date.now() < state.problemUntil ? state.problem : null;
+  $("state").className = problem ? "bad" : "";
+  say($("state"), problem ?? "live");
   draw(board);
 }
 
@@ -759,18 +760,20 @@ async function ask(title, text, yes) {
   return dialog.returnValue === "yes";
 }
 
-async function act(path, body) {
-  const server = state.server ? { server: state.server } : {};
+// Asks a server for something; that of the page, if none is named. A refusal stays for a while,
+// although snapshots arrive.
+async function act(path, body, server) {
   const request = {
     method: "POST",
     headers: headers({ "Content-Type": "application/json" }),
-    body: JSON.stringify({ ...body, ...server }),
+    body: JSON.stringify(server ? { ...body, server } : body),
   };
   try {
     const answer = await fetch(path, request);
     if (!answer.ok) throw await refusal(answer);
     return await answer.json();
   } catch (error) {
+    [state.problem, state.problemUntil] = [error.message, Date.now() + 8000];
     $("state").className = "bad";
     say($("state"), error.message);
     return null;
@@ -778,16 +781,19 @@ async function act(path, body) {
 }
 
 $("cancel").addEventListener("click", async () => {
-  const { job, function: name } = state.call;
+  const [server, { job, function: name }] = [state.server, state.call];
   const text = `The server ends the call of ${name} with job ${job}.`;
-  if (await ask("Cancel the call?", text, "Cancel the call")) await act("/v1/cancel", { job });
+  if (!(await ask("Cancel the call?", text, "Cancel the call"))) return;
+  await act("/v1/cancel", { job }, server);
 });
 
 $("drain").addEventListener("click", async () => {
-  const which = state.server ?? "this server";
+  // The page may show another server when the user has answered.
+  const server = state.server;
+  const which = server ?? "this server";
   const text = `It takes no more calls, completes those that it has, and exits: ${which}.`;
   if (!(await ask("Drain the server?", text, "Drain the server"))) return;
-  const answer = await act("/v1/drain", {});
+  const answer = await act("/v1/drain", {}, server);
   // It answers nobody any more.
   if (answer) state.drained = `${which} drains: it completes ${answer.calls} calls and exits`;
 });
