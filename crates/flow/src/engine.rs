@@ -22,7 +22,7 @@ use crate::platform::{LinkId, Platform};
 use crate::routing::{Failure, Router, Routing};
 use crate::solver::{EqualSplit, Iterated, MaxMin, Slot};
 use calendar::Calendar;
-pub(crate) use driver::{Action, Driver, Sending};
+pub(crate) use driver::{Action, Driver, Sending, latency};
 pub use record::{Computation, LinkLoad, MessageRecord, Record, Sink};
 pub use report::{Blocked, Deadlock, RunError};
 use std::cmp::Reverse;
@@ -544,17 +544,12 @@ impl<'a> Simulation<'a> {
         let mut at = 0;
         while let Some(action) = self.driver.next_action(self.now, at, &mut self.actions) {
             match action {
-                Action::Wake { delay, token } => {
-                    self.set_timer(self.now + delay, Timer::Wake(token));
-                }
-                Action::FirstByte {
-                    rank,
-                    to,
+                Action::Wake {
                     delay,
+                    between,
                     token,
                 } => {
-                    let (src, dst) = (self.placement.node(rank), self.placement.node(to));
-                    let delay = delay + self.platform.latency_of(src, dst, 0);
+                    let delay = delay + latency(self.platform, &self.placement, between);
                     self.set_timer(self.now + delay, Timer::Wake(token));
                 }
                 Action::Compute { rank, cpu, seconds } => {

@@ -19,6 +19,7 @@
 
 use crate::engine::{
     Action, Completion, Driver, MessageRecord, Record, RunError, Sending, Sink, Summary, Workload,
+    latency,
 };
 use crate::placement::Placement;
 use crate::platform::{LinkId, Platform};
@@ -258,15 +259,12 @@ impl<'a> PacketSimulation<'a> {
         let mut at = 0;
         while let Some(action) = self.driver.next_action(self.now, at, &mut self.actions) {
             match action {
-                Action::Wake { delay, token } => self.set(self.now + delay, Event::Wake(token)),
-                Action::FirstByte {
-                    rank,
-                    to,
+                Action::Wake {
                     delay,
+                    between,
                     token,
                 } => {
-                    let (src, dst) = (self.placement.node(rank), self.placement.node(to));
-                    let delay = delay + self.platform.latency_of(src, dst, 0);
+                    let delay = delay + latency(self.platform, &self.placement, between);
                     self.set(self.now + delay, Event::Wake(token));
                 }
                 Action::Compute { rank, cpu, seconds } => {

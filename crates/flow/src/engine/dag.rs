@@ -199,8 +199,11 @@ impl Dag {
     /// Calls [`Self::step`] after a delay, at once if that is 0.
     fn after(&mut self, delay: f64, step: Step, operation: u32) {
         if delay > 0.0 {
-            let token = token(operation, step);
-            self.out.push(Action::Wake { delay, token });
+            self.out.push(Action::Wake {
+                delay,
+                between: None,
+                token: token(operation, step),
+            });
         } else {
             self.step(step, operation);
         }
@@ -370,12 +373,10 @@ impl Dag {
             if rank == to || self.latency == 0.0 {
                 return self.after(delay, Step::Arrives, operation);
             }
-            let token = token(operation, Step::Arrives);
-            self.out.push(Action::FirstByte {
-                rank,
-                to,
+            self.out.push(Action::Wake {
                 delay,
-                token,
+                between: Some((rank, to)),
+                token: token(operation, Step::Arrives),
             });
         }
     }

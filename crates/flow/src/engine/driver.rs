@@ -6,6 +6,8 @@ use super::jobs::Jobs;
 use super::queues::Queues;
 use super::report::Deadlock;
 use super::{Completion, Workload};
+use crate::placement::Placement;
+use crate::platform::Platform;
 
 /// An action that a driver asks the engine to do.
 #[derive(Debug, Clone, Copy)]
@@ -20,16 +22,24 @@ pub(crate) enum Action {
     },
     /// Record that a cpu of a rank computes from now on.
     Compute { rank: u32, cpu: u8, seconds: f64 },
-    /// Call back with `token` after `delay` seconds.
-    Wake { delay: f64, token: u64 },
-    /// Call back with `token` when the first byte of a message can be there: after `delay` seconds
-    /// and the latency of the platform between the two ranks.
-    FirstByte {
-        rank: u32,
-        to: u32,
+    /// Call back with `token` after `delay` seconds, and the latency of the platform between two
+    /// ranks if there are any.
+    Wake {
         delay: f64,
+        between: Option<(u32, u32)>,
         token: u64,
     },
+}
+
+/// Latency of the platform between two ranks in seconds; 0 without them.
+pub(crate) fn latency(
+    platform: &Platform,
+    placement: &Placement,
+    between: Option<(u32, u32)>,
+) -> f64 {
+    between.map_or(0.0, |(rank, to)| {
+        platform.latency_of(placement.node(rank), placement.node(to), 0)
+    })
 }
 
 /// How hosts send.

@@ -86,19 +86,13 @@ impl Jobs {
                 cpu,
                 seconds,
             },
-            Action::Wake { delay, token } => Action::Wake {
+            Action::Wake {
                 delay,
-                token: (at as u64) << TOKEN_BITS | token,
-            },
-            Action::FirstByte {
-                rank,
-                to,
-                delay,
+                between,
                 token,
-            } => Action::FirstByte {
-                rank: rank + first,
-                to: to + first,
+            } => Action::Wake {
                 delay,
+                between: between.map(|(rank, to)| (rank + first, to + first)),
                 token: (at as u64) << TOKEN_BITS | token,
             },
         }));
@@ -109,6 +103,7 @@ impl Jobs {
             match self.jobs[at].start {
                 start if start > 0.0 => out.push(Action::Wake {
                     delay: start,
+                    between: None,
                     token: (at as u64) << TOKEN_BITS | START,
                 }),
                 _ => self.act(at, out, Driver::begin),

@@ -220,6 +220,7 @@ impl Queues {
                             });
                             out.push(Action::Wake {
                                 delay: wait,
+                                between: None,
                                 token: u64::from(rank),
                             });
                         }
