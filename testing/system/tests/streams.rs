@@ -19,6 +19,8 @@ const SYSTEM: &str = "Module system;
 Library \"libc.so.6\";
 Define copy(OUT char out[n], IN char in[n], IN long n)
     Repeatable \"yes\" Calls \"C\" memcpy(out, in, n);
+Define fill(OUT char out[n], IN int value, IN long n)
+    Calls \"C\" memset(out, value, n);
 Define gate(IN string gate, IN int mode, IN long n, INOUT char array[n])
     Calls \"C\" open(gate, mode, array);
 ";
@@ -404,20 +406,20 @@ fn the_time_out_of_a_large_call_counts_from_its_start() {
     assert!(took >= TIMEOUT && took < TIMEOUT + LEAST, "{took:?}");
 }
 
-/// Starts a proxy in front of a server, and returns its address. The first connection is slow
-/// enough that another one may pay, and each other one ends after some bytes. Proxy and server have
-/// other addresses than the client, so that the client does not take them for programs on its host.
-fn proxy(server: &str) -> String {
-    /// Bytes that each other connection carries.
-    const MOST: usize = 2 << 20;
+/// Starts a proxy, and returns its address. The first connection leads to a server, and is slow
+/// enough that another one may pay. Each other one leads to `others`, and ends after `most` bytes.
+/// Proxy and server have other addresses than the client, so that the client does not take them for
+/// programs on its host.
+fn proxy(first: &str, others: &str, most: usize) -> String {
     let listener = TcpListener::bind("127.0.0.2:0").unwrap();
     let address = format!("farcall://{}", listener.local_addr().unwrap());
-    let server = server.trim_start_matches("farcall://").to_string();
+    let servers = [first, others].map(|server| server.replace("farcall://", ""));
     // The thread ends with the test's process.
     thread::spawn(move || {
         for (index, client) in listener.incoming().enumerate() {
-            let (client, server) = (client.unwrap(), TcpStream::connect(&server).unwrap());
-            let most = if index == 0 { usize::MAX } else { MOST };
+            let server = &servers[index.min(1)];
+            let (client, server) = (client.unwrap(), TcpStream::connect(server).unwrap());
+            let most = if index == 0 { usize::MAX } else { most };
             let back = (server.try_clone().unwrap(), client.try_clone().unwrap());
             thread::spawn(move || pass((client, server), most));
             thread::spawn(move || pass(back, most));
@@ -445,26 +447,50 @@ fn pass((mut from, mut to): (TcpStream, TcpStream), most: usize) {
     }
 }
 
+/// Bytes that give time to try other connections.
+const MUCH: usize = 96 << 20;
+
 /// The client finds that the connection did not pay, when the first one is alone again.
 #[test]
 fn a_connection_that_ends_while_it_is_tried_loses_nothing() {
-    const BYTES: usize = 96 << 20;
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("system.idl"), SYSTEM).unwrap();
-    let words = ["serve", "system.idl", "--listen", "127.0.0.3:0"];
-    let server = farcall_system::daemon(folder.path(), &words, &[]);
-    let address = proxy(server.address());
+    let server = behind_a_proxy(folder.path());
+    let address = proxy(server.address(), server.address(), 2 << 20);
     let server = Server::connect(&address, options(8)).unwrap();
     let function = server.function("system/copy").unwrap();
-    let source: Vec<u8> = (0..BYTES).map(|at| (at % 251) as u8 + 1).collect();
-    let mut result = vec![0; BYTES];
+    let source: Vec<u8> = (0..MUCH).map(|at| (at % 251) as u8 + 1).collect();
+    let mut result = vec![0; MUCH];
     let outcome = function.call(&mut [
         Argument::Out(&mut result),
         Argument::In(&source),
-        Argument::Scalar(Scalar::Int(BYTES as i64)),
+        Argument::Scalar(Scalar::Int(MUCH as i64)),
     ]);
     outcome.unwrap();
     assert!(result == source, "the array came back changed");
+}
+
+/// A server that has taken over an address does not know the arrays of the one that ends there.
+#[test]
+fn another_server_at_the_address_does_not_fail_the_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let [server, successor] = [(); 2].map(|()| behind_a_proxy(folder.path()));
+    let address = proxy(server.address(), successor.address(), usize::MAX);
+    let server = Server::connect(&address, options(8)).unwrap();
+    let function = server.function("system/fill").unwrap();
+    let mut result = vec![0; MUCH];
+    let outcome = function.call(&mut [
+        Argument::Out(&mut result),
+        Argument::Scalar(Scalar::Int(7)),
+        Argument::Scalar(Scalar::Int(MUCH as i64)),
+    ]);
+    outcome.unwrap();
+    assert!(result.iter().all(|byte| *byte == 7));
+}
+
+fn behind_a_proxy(folder: &Path) -> Daemon {
+    std::fs::write(folder.join("system.idl"), SYSTEM).unwrap();
+    let words = ["serve", "system.idl", "--listen", "127.0.0.3:0"];
+    farcall_system::daemon(folder, &words, &[])
 }
 
 /// The function, once the metaserver knows a server with it.

@@ -291,7 +291,7 @@ fn travel(
         }
         wait(&lines, first, deadline)?;
         let untried = queue.len();
-        let moved = collect(&mut lines, &mut queue)?;
+        let moved = collect(server, &mut lines, &mut queue)?;
         leave_stalled(server, &mut lines, &mut queue);
         if queue.len() > untried && arrays.iter().any(is_once) {
             return Ok(None);
@@ -426,9 +426,14 @@ fn wait(
     }
 }
 
-/// Collects finished pieces. Pieces of a lost connection go to the others. Returns the bytes that
-/// have travelled.
-fn collect(lines: &mut [StreamConnection], queue: &mut VecDeque<Part>) -> Result<u64, Error> {
+/// Collects finished pieces. Pieces that another connection than the first one has lost, or that
+/// were refused there, go to the others: it may lead to the successor of a server that ends, which
+/// does not know the arrays. Returns the bytes that have travelled.
+fn collect(
+    server: &Server,
+    lines: &mut [StreamConnection],
+    queue: &mut VecDeque<Part>,
+) -> Result<u64, Error> {
     let mut moved = 0;
     for (index, line) in lines.iter_mut().enumerate() {
         for (request, part) in std::mem::take(&mut line.pieces) {
@@ -438,14 +443,12 @@ fn collect(lines: &mut [StreamConnection], queue: &mut VecDeque<Part>) -> Result
                     line.since = Instant::now();
                     moved += part.bytes;
                 }
-                Some(Err(error @ (Error::Disconnected { .. } | Error::Protocol { .. }))) => {
-                    if index == 0 {
-                        return Err(error);
-                    }
+                Some(Err(error)) if index == 0 => return Err(error),
+                Some(Err(_)) => {
                     line.leaves = true;
                     queue.push_front(part);
+                    server.paths(|paths, _| paths.leave(&line.connection));
                 }
-                Some(Err(error)) => return Err(error),
             }
         }
     }
