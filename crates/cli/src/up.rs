@@ -15,7 +15,7 @@ use farcall_schedule::pool::Rules;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -43,7 +43,8 @@ const PATIENCE: Duration = Duration::from_secs(4);
 Then, in another shell:
   FARCALL_METASERVER=localhost farcall call ddot n=3 x=1,2,3 incx=1 y=4,5,6 incy=1")]
 pub(crate) struct Arguments {
-    /// Number of servers on this machine [default with --slurm and --min 0: 1]
+    /// Number of servers on this machine, at the metaserver's address [default with --slurm and
+    /// --min 0: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64),
           required_unless_present_any = ["ssh", "slurm", "lab"])]
     local: Option<u16>,
@@ -238,8 +239,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     // If Slurm runs no server, one must know the interfaces and take the first calls.
     let local = u16::from(arguments.pool.slurm && arguments.pool.min == 0);
+    let here = beside(&metaserver).to_string();
     for number in 1..=arguments.local.unwrap_or(local) {
-        let listens = ["--listen", "127.0.0.1:0", "--metaserver", &metaserver];
+        let listens = ["--listen", &here, "--metaserver", &metaserver];
         if cluster.start(&server(arguments, &listens))?.is_none() {
             return Ok(());
         }
@@ -256,6 +258,47 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     println!("page at {page}#{}", cluster.key);
     std::io::stdout().flush()?;
     cluster.wait()
+}
+
+/// Where a server on this machine listens, so that all clients of the metaserver at this address
+/// reach it.
+fn beside(metaserver: &str) -> SocketAddr {
+    let at = metaserver.rsplit("//").next().unwrap_or(metaserver);
+    let host = match at.parse::<SocketAddr>() {
+        Ok(at) if at.ip().is_unspecified() => own_address(at.ip()),
+        Ok(at) => at.ip(),
+        Err(_) => Ipv4Addr::LOCALHOST.into(),
+    };
+    SocketAddr::from((host, 0))
+}
+
+/// The address of this machine on the way to others, for what listens on all addresses.
+fn own_address(any: IpAddr) -> IpAddr {
+    // Addresses for documentation, behind the default routes. Nothing is sent.
+    let other = [
+        IpAddr::from([203, 0, 113, 1]),
+        IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]),
+    ];
+    let mut others = other.into_iter();
+    let own = others.find_map(|other| match (any, other) {
+        (IpAddr::V4(_), IpAddr::V6(_)) => None,
+        _ => source_address(other).ok(),
+    });
+    own.unwrap_or_else(|| {
+        eprintln!("warning: there is no route to other hosts; only this one reaches the servers");
+        Ipv4Addr::LOCALHOST.into()
+    })
+}
+
+/// The address from which this machine would send to another one.
+fn source_address(other: IpAddr) -> std::io::Result<IpAddr> {
+    let any = match other {
+        IpAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0))?;
+    socket.connect((other, 9))?;
+    Ok(socket.local_addr()?.ip())
 }
 
 /// Starts the pool of Slurm's servers.
@@ -563,5 +606,24 @@ impl Drop for Cluster {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_listen_where_clients_reach_their_metaserver() {
+        for (metaserver, server) in [
+            ("farcall://127.0.0.1:3718", "127.0.0.1:0"),
+            ("farcall://127.0.0.2:3718", "127.0.0.2:0"),
+            ("farcall://10.0.0.1:3718", "10.0.0.1:0"),
+            ("farcall://[::1]:3718", "[::1]:0"),
+        ] {
+            assert_eq!(beside(metaserver).to_string(), server);
+        }
+        assert!(!beside("farcall://0.0.0.0:3718").ip().is_unspecified());
+        assert!(!beside("farcall://[::]:3718").ip().is_unspecified());
     }
 }
