@@ -491,3 +491,21 @@ fn groups_reach_every_peer() {
         assert_eq!(network.hosts[client].received[0], 50);
     }
 }
+
+/// A path gives way to one of links with equal numbers. Frames that were on it and not yet
+/// acknowledged go over the other, and those after them too.
+#[test]
+fn a_path_that_gives_way_to_a_better_one_strands_no_frames() {
+    for seed in 0..5 {
+        let mut network = settled(seed, Policy::MaxMin, &[&[0], &[1, 0]]);
+        network.stream(0, 1, 1e6);
+        network.run(SECOND / 2 + seed * MILLISECOND);
+        network.replug(1, 0, 0);
+        network.run(2 * SECOND);
+        let links = network.hosts[0].trunk.status().peers[0].links.clone();
+        assert_eq!(links[0].address, network.hosts[1].ports[0].address);
+        network.reset_counts();
+        network.run(SECOND);
+        assert!(network.hosts[1].received[0] > 600, "seed {seed}");
+    }
+}
