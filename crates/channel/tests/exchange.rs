@@ -115,6 +115,25 @@ fn all_to_all_over_two_engines() {
 }
 
 #[test]
+fn an_engine_that_sleeps_keeps_no_memory_of_a_job_that_is_over() {
+    let engine = loopback();
+    let memory = segment(shape(2, 0..1));
+    engine.attach(memory.clone(), &[None, Some(engine.address())], 0);
+    // It sleeps in the knowledge of the job as soon as it asks the processes to ring.
+    let end = Instant::now() + BOUND;
+    while Arc::strong_count(&memory) < 3 {
+        assert!(Instant::now() < end, "the engine does not sleep");
+        std::thread::yield_now();
+    }
+    wait_until_asleep(&engine);
+    engine.detach(7);
+    while Arc::strong_count(&memory) > 1 {
+        assert!(Instant::now() < end, "the engine keeps the memory");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn collectives_agree() {
     for size in 1..8 {
         run(&[segment(shape(size, 0..size))], &[], |mut channel| {
