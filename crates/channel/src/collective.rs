@@ -93,18 +93,37 @@ impl Channel {
         }
     }
 
+    /// Runs a collective operation on the twin. If the others pass something else, messages of this
+    /// operation may be left over, which a later one would take for its own. So it is the last one.
+    fn together(
+        &mut self,
+        act: impl FnOnce(&mut Channel) -> Result<(), ChannelError>,
+    ) -> Result<(), ChannelError> {
+        let channel = self.collective();
+        let done = act(channel);
+        let unequal = |error: &ChannelError| {
+            matches!(
+                error,
+                ChannelError::Unequal(_) | ChannelError::TooLong { .. }
+            )
+        };
+        channel.is_cut |= done.as_ref().is_err_and(unequal);
+        done
+    }
+
     /// Returns when every process has called it. A dissemination barrier with log2 of the size
     /// rounds (for a power of two, the partners of a binary shuffle).
     pub fn barrier(&mut self) -> Result<(), ChannelError> {
         let (rank, size) = (self.rank(), self.size());
-        let channel = self.collective();
-        let mut distance = 1;
-        while distance < size {
-            channel.send((rank + distance) % size, &[])?;
-            channel.receive(Some((rank + size - distance) % size), &mut [])?;
-            distance *= 2;
-        }
-        Ok(())
+        self.together(|channel| {
+            let mut distance = 1;
+            while distance < size {
+                channel.send((rank + distance) % size, &[])?;
+                channel.receive(Some((rank + size - distance) % size), &mut [])?;
+                distance *= 2;
+            }
+            Ok(())
+        })
     }
 
     /// Copies the bytes of `root` to every process, along a binomial tree. All buffers must have
@@ -115,25 +134,26 @@ impl Channel {
             return Err(ChannelError::Rank { rank: root, size });
         }
         let place = (rank + size - root) % size;
-        let channel = self.collective();
-        let mut bit = 1;
-        while bit < size && place & bit == 0 {
-            bit *= 2;
-        }
-        if place != 0 {
-            let source = (root + place - bit) % size;
-            if channel.receive(Some(source), bytes)?.bytes != bytes.len() {
-                return Err(ChannelError::Unequal(source));
+        self.together(|channel| {
+            let mut bit = 1;
+            while bit < size && place & bit == 0 {
+                bit *= 2;
             }
-        }
-        bit /= 2;
-        while bit > 0 {
-            if place + bit < size {
-                channel.send((root + place + bit) % size, bytes)?;
+            if place != 0 {
+                let source = (root + place - bit) % size;
+                if channel.receive(Some(source), bytes)?.bytes != bytes.len() {
+                    return Err(ChannelError::Unequal(source));
+                }
             }
             bit /= 2;
-        }
-        Ok(())
+            while bit > 0 {
+                if place + bit < size {
+                    channel.send((root + place + bit) % size, bytes)?;
+                }
+                bit /= 2;
+            }
+            Ok(())
+        })
     }
 
     /// Reduces the numbers of all processes, position by position, into those of `root`, along a
@@ -154,29 +174,30 @@ impl Channel {
             return Err(ChannelError::Rank { rank: root, size });
         }
         let place = (rank + size - root) % size;
-        let channel = self.collective();
-        let mut bytes = Vec::new();
-        let mut bit = 1;
-        while bit < size {
-            if place & bit != 0 {
-                return channel.send((root + place - bit) % size, &packed(numbers));
-            }
-            if place + bit < size {
-                let source = (root + place + bit) % size;
-                bytes.resize(size_of_val(numbers) + 1, 0);
-                let message = channel.receive(Some(source), &mut bytes)?;
-                if message.bytes != bytes.len() || bytes.last() != Some(&T::KIND) {
-                    return Err(ChannelError::Unequal(source));
+        self.together(|channel| {
+            let mut bytes = Vec::new();
+            let mut bit = 1;
+            while bit < size {
+                if place & bit != 0 {
+                    return channel.send((root + place - bit) % size, &packed(numbers));
                 }
-                for (number, other) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
-                    let mut word = [0; 8];
-                    word.copy_from_slice(other);
-                    *number = number.combine(T::from_bytes(word), how);
+                if place + bit < size {
+                    let source = (root + place + bit) % size;
+                    bytes.resize(size_of_val(numbers) + 1, 0);
+                    let message = channel.receive(Some(source), &mut bytes)?;
+                    if message.bytes != bytes.len() || bytes.last() != Some(&T::KIND) {
+                        return Err(ChannelError::Unequal(source));
+                    }
+                    for (number, other) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
+                        let mut word = [0; 8];
+                        word.copy_from_slice(other);
+                        *number = number.combine(T::from_bytes(word), how);
+                    }
                 }
+                bit *= 2;
             }
-            bit *= 2;
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Reduces the numbers of all processes, and gives every process the result.

@@ -157,6 +157,8 @@ impl Engine {
     /// Forgets a gang job. Messages that are still in the network are not delivered.
     pub fn detach(&self, job: u64) {
         self.with(|state| state.jobs.remove(&job));
+        // A sleeping engine keeps the segments whose bells it hears: wake it.
+        self.wake();
     }
 
     /// Freezes the channels of a gang job whose processes are stopped. Returns true if it is at

@@ -56,8 +56,12 @@ pub enum ChannelError {
     /// in part, the channel is [`ChannelError::Cut`] from now on.
     #[error("the wait was interrupted")]
     Interrupted,
-    /// An operation was interrupted in the middle of a message or of a collective operation.
-    #[error("the channel cannot be used anymore: an operation was interrupted in the middle")]
+    /// An operation stopped in the middle of a message or of a collective operation.
+    #[error(
+        "the channel cannot be used anymore: an operation was interrupted in the middle, or the \
+         processes passed different things to a collective operation. End the gang job and start \
+         it again"
+    )]
     Cut,
     /// This rank passes other numbers to a collective operation than this process.
     #[error(

@@ -115,6 +115,25 @@ fn all_to_all_over_two_engines() {
 }
 
 #[test]
+fn an_engine_that_sleeps_keeps_no_memory_of_a_job_that_is_over() {
+    let engine = loopback();
+    let memory = segment(shape(2, 0..1));
+    engine.attach(memory.clone(), &[None, Some(engine.address())], 0);
+    // It sleeps in the knowledge of the job as soon as it asks the processes to ring.
+    let end = Instant::now() + BOUND;
+    while Arc::strong_count(&memory) < 3 {
+        assert!(Instant::now() < end, "the engine does not sleep");
+        std::thread::yield_now();
+    }
+    wait_until_asleep(&engine);
+    engine.detach(7);
+    while Arc::strong_count(&memory) > 1 {
+        assert!(Instant::now() < end, "the engine keeps the memory");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn collectives_agree() {
     for size in 1..8 {
         run(&[segment(shape(size, 0..size))], &[], |mut channel| {
@@ -150,19 +169,62 @@ fn the_minimum_of_what_is_no_number_is_none() {
 
 #[test]
 fn numbers_of_different_kinds_and_counts_are_not_combined() {
-    run(&[segment(shape(2, 0..2))], &[], |mut channel| {
-        let is_root = channel.rank() == 0;
-        let unequal = |done| matches!(done, Err(ChannelError::Unequal(1)));
-        let done = match is_root {
-            true => channel.reduce(0, Reduction::Sum, &mut [0.5, 1.5]),
-            false => channel.reduce(0, Reduction::Sum, &mut [1i64, 2]),
-        };
-        assert_eq!(is_root, unequal(done));
+    let unequal = |done| matches!(done, Err(ChannelError::Unequal(1)));
+    // None follows one that failed, so each has a job of its own.
+    let each = |body: &(dyn Fn(&mut Channel, bool) -> Result<(), ChannelError> + Sync)| {
+        run(&[segment(shape(2, 0..2))], &[], |mut channel| {
+            let is_root = channel.rank() == 0;
+            assert_eq!(is_root, unequal(body(&mut channel, is_root)));
+            if is_root {
+                assert!(matches!(channel.barrier(), Err(ChannelError::Cut)));
+            }
+        });
+    };
+    each(&|channel, is_root| match is_root {
+        true => channel.reduce(0, Reduction::Sum, &mut [0.5, 1.5]),
+        false => channel.reduce(0, Reduction::Sum, &mut [1i64, 2]),
+    });
+    each(&|channel, is_root| {
         let mut numbers = vec![1.0; if is_root { 5 } else { 3 }];
-        let done = channel.reduce(0, Reduction::Sum, &mut numbers);
-        assert_eq!(is_root, unequal(done));
+        channel.reduce(0, Reduction::Sum, &mut numbers)
+    });
+    each(&|channel, is_root| {
         let mut bytes = vec![0; if is_root { 5 } else { 3 }];
-        assert_eq!(is_root, unequal(channel.broadcast(1, &mut bytes)));
+        channel.broadcast(1, &mut bytes)
+    });
+}
+
+/// After a failed collective operation, messages of others may be left over. A later operation must
+/// not take them for its own.
+#[test]
+fn after_a_collective_operation_that_failed_no_other_takes_what_is_left_of_it() {
+    let step = std::sync::Barrier::new(4);
+    run(&[segment(shape(4, 0..4))], &[], |mut channel| {
+        let rank = channel.rank();
+        let mut first = vec![100 + rank as i64; if rank == 1 { 2 } else { 1 }];
+        let failed = channel.reduce(0, Reduction::Sum, &mut first).is_err();
+        assert_eq!(failed, rank == 0);
+        step.wait();
+        let again = channel.reduce(0, Reduction::Sum, &mut [1]);
+        assert_eq!(again.is_err(), rank == 0, "{again:?}");
+        // Other messages pass nevertheless.
+        channel.send(0, &[rank as u8]).expect("sent");
+        if rank == 0 {
+            (0..4).for_each(|source| {
+                let mut byte = [0];
+                channel.receive(Some(source), &mut byte).expect("received");
+                assert_eq!(usize::from(byte[0]), source);
+            });
+        }
+        step.wait();
+        let mut bytes = vec![rank as u8; if rank == 3 { 1 } else { 2 }];
+        if rank >= 2 {
+            let failed = channel.broadcast(2, &mut bytes).is_err();
+            assert_eq!(failed, rank == 3);
+            bytes.resize(2, 9);
+            let again = channel.broadcast(2, &mut bytes);
+            assert_eq!(again.is_err(), rank == 3, "{again:?} {bytes:?}");
+        }
     });
 }
 

@@ -4,7 +4,9 @@
 use farcall_trunk_proto::Mac;
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socket_with};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+};
 use std::ffi::{c_int, c_ulong};
 use std::io;
 use std::mem;
@@ -40,14 +42,6 @@ pub enum InterfaceError {
 pub struct Interface {
     name: String,
     socket: OwnedFd,
-}
-
-/// `struct in6_ifreq` of the kernel.
-#[repr(C)]
-struct In6Request {
-    address: [u8; 16],
-    prefix: u32,
-    index: c_int,
 }
 
 /// `struct ethtool_cmd` of the kernel.
@@ -214,44 +208,29 @@ impl Interface {
         self.tell(libc::SIOCSIFTXQLEN, request, "setting its queue")
     }
 
-    /// Adds an IP address.
+    /// Adds an IP address to those that it has.
     ///
     /// # Errors
     /// The system refuses it.
     pub fn add_ip(&self, address: IpAddr, prefix: u8) -> Result<(), InterfaceError> {
-        match address {
-            IpAddr::V4(address) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
-                let set = |what, value: u32| {
-                    let mut request = self.request();
-                    // SAFETY: all bytes of a socket address may be zero.
-                    let mut inet: libc::sockaddr_in = unsafe { mem::zeroed() };
-                    inet.sin_family = libc::AF_INET as u16;
-                    inet.sin_addr.s_addr = value.to_be();
-                    // SAFETY: both are socket addresses of 16 bytes.
-                    request.ifr_ifru.ifru_addr =
-                        unsafe { mem::transmute::<libc::sockaddr_in, libc::sockaddr>(inet) };
-                    self.tell(what, request, "giving it an IP address")
-                };
-                set(libc::SIOCSIFADDR, u32::from(address))?;
-                set(libc::SIOCSIFNETMASK, mask)
-            }
-            IpAddr::V6(address) => {
-                let refused = |source| self.refused("giving it an IPv6 address", source);
-                let index = self.index()?;
-                let socket = datagrams(AddressFamily::INET6).map_err(refused)?;
-                let mut request = In6Request {
-                    address: address.octets(),
-                    prefix: u32::from(prefix),
-                    index,
-                };
-                // SAFETY: the request is a `struct in6_ifreq` and outlives the call.
-                let result = unsafe {
-                    libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFADDR as _, &raw mut request)
-                };
-                check(result).map_err(refused).map(drop)
-            }
-        }
+        let index = self.index()?;
+        let ask = || {
+            let socket = socket_with(
+                AddressFamily::NETLINK,
+                SocketType::RAW,
+                SocketFlags::CLOEXEC,
+                None,
+            )?;
+            send(
+                &socket,
+                &new_address(index, address, prefix),
+                SendFlags::empty(),
+            )?;
+            let mut answer = [0; 1024];
+            let (length, _) = recv(&socket, &mut answer[..], RecvFlags::empty())?;
+            result_of(&answer[..length])
+        };
+        ask().map_err(|source| self.refused("giving it an IP address", source))
     }
 
     fn request(&self) -> libc::ifreq {
@@ -299,6 +278,56 @@ impl Interface {
             what,
             source,
         }
+    }
+}
+
+/// A message of `rtnetlink(7)` that gives an interface an IP address (`RTM_NEWADDR`). The request of
+/// `netdevice(7)` would replace an address of IPv4.
+fn new_address(index: c_int, address: IpAddr, prefix: u8) -> Vec<u8> {
+    let mut attributes = Vec::new();
+    let mut attribute = |kind: u16, value: &[u8]| {
+        attributes.extend((4 + value.len() as u16).to_ne_bytes());
+        attributes.extend(kind.to_ne_bytes());
+        attributes.extend(value);
+    };
+    let family = match address {
+        IpAddr::V4(address) => {
+            let own = u32::from(address);
+            attribute(libc::IFA_LOCAL, &own.to_be_bytes());
+            attribute(libc::IFA_ADDRESS, &own.to_be_bytes());
+            // A network of two stations or one has no address for all.
+            if prefix < 31 {
+                let all = own | u32::MAX >> prefix;
+                attribute(libc::IFA_BROADCAST, &all.to_be_bytes());
+            }
+            libc::AF_INET
+        }
+        IpAddr::V6(address) => {
+            attribute(libc::IFA_LOCAL, &address.octets());
+            attribute(libc::IFA_ADDRESS, &address.octets());
+            libc::AF_INET6
+        }
+    };
+    let flags = libc::NLM_F_REQUEST | libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+    let length = 16 + 8 + attributes.len() as u32;
+    let mut message = length.to_ne_bytes().to_vec();
+    message.extend(libc::RTM_NEWADDR.to_ne_bytes());
+    message.extend((flags as u16).to_ne_bytes());
+    // The number of the request and its sender do not matter.
+    message.extend([0; 8]);
+    message.extend([family as u8, prefix, 0, libc::RT_SCOPE_UNIVERSE]);
+    message.extend(index.to_ne_bytes());
+    message.extend(attributes);
+    message
+}
+
+/// The result in the answer to a message of `rtnetlink(7)`: 0 or a negative error.
+fn result_of(answer: &[u8]) -> io::Result<()> {
+    let result = answer.get(16..).and_then(|error| error.first_chunk());
+    match result.map(|error| i32::from_ne_bytes(*error)) {
+        Some(0) => Ok(()),
+        Some(error) => Err(io::Error::from_raw_os_error(error.saturating_neg())),
+        None => Err(io::ErrorKind::UnexpectedEof.into()),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::receiver::{Gap, Receiver};
 use crate::resequencer::Resequencer;
 use crate::ring::Numbered;
 use crate::weights::{Traffic, Turns};
-use crate::{MAX_LINKS, MILLISECOND, Mac, Nanos, SECOND};
+use crate::{MAX_LINKS, MILLISECOND, Mac, Nanos, SECOND, extend};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -42,8 +42,8 @@ pub(crate) struct Path {
     pub(crate) receiver: Receiver,
     /// Whether both ends hear each other.
     pub(crate) usable: bool,
-    /// Counter of the newest control message.
-    pub(crate) counter: u32,
+    /// Counter of the newest control message on it, 0 before the first.
+    counter: u64,
     /// When the peer last said hello from this address, which it may do unanswered. 0 before.
     pub(crate) greeted: Nanos,
     /// When a hello with another session than the peer's came from this address. It is of a peer
@@ -102,6 +102,9 @@ pub(crate) struct Peer {
     /// A session that claims to be the peer's new one. This node answers it, so that the peer can
     /// prove the claim.
     pub(crate) candidate: Option<u32>,
+    /// Counter of the newest control message on any link, 0 before the first. Its lower half is on
+    /// the wire.
+    counter: u64,
     /// The paths, indexed by this node's links.
     pub(crate) paths: [Option<Path>; MAX_LINKS],
     pub(crate) queue: Queue,
@@ -157,6 +160,7 @@ impl Peer {
             established: false,
             rescue_until: 0,
             candidate: None,
+            counter: 0,
             paths: Default::default(),
             queue: Queue::new(queue_bytes),
             resend: VecDeque::new(),
@@ -206,6 +210,22 @@ impl Peer {
         for (link, path) in links {
             self.paths[link] = Some(path);
         }
+    }
+
+    /// Whether a control message with this counter is newer than all earlier ones on the link. All
+    /// links have one counter, which may come round while a link is silent.
+    pub(crate) fn is_fresh(&mut self, link: usize, counter: u32) -> bool {
+        let Some(path) = &mut self.paths[link] else {
+            return false;
+        };
+        let counter = match self.counter {
+            0 => (1 << 32) + u64::from(counter),
+            newest => extend(counter, newest),
+        };
+        self.counter = self.counter.max(counter);
+        let fresh = counter > path.counter;
+        path.counter = path.counter.max(counter);
+        fresh
     }
 
     pub(crate) fn paths(&self) -> impl Iterator<Item = (usize, &Path)> {
@@ -384,5 +404,47 @@ impl Peer {
 
     pub(crate) fn has_frames(&self) -> bool {
         !self.resend.is_empty() || !self.queue.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(links: u8) -> Peer {
+        let mut peer = Peer::new(Mac([2; 6]), 1, 1000, 10);
+        for link in 0..links {
+            peer.paths[usize::from(link)] = Some(Path::new(link, Mac([4, 0, 0, 0, 0, link]), 1e6));
+        }
+        peer
+    }
+
+    #[test]
+    fn a_message_is_fresh_once_on_each_link() {
+        for first in [0, 1, u32::MAX / 2 + 5, u32::MAX] {
+            let mut peer = peer(2);
+            for step in 0..3 {
+                let counter = first.wrapping_add(step);
+                assert!(peer.is_fresh(0, counter), "{first} {step}");
+                assert!(!peer.is_fresh(0, counter));
+                assert!(!peer.is_fresh(0, first.wrapping_sub(1)));
+                assert!(peer.is_fresh(1, counter));
+            }
+            assert!(!peer.is_fresh(2, first));
+        }
+    }
+
+    #[test]
+    fn a_link_comes_back_however_long_it_was_silent() {
+        for quarters in 1..10 {
+            let mut peer = peer(2);
+            assert!(peer.is_fresh(0, 7) && peer.is_fresh(1, 8));
+            let mut counter = 8_u32;
+            for _ in 0..quarters {
+                counter = counter.wrapping_add(1 << 30);
+                assert!(peer.is_fresh(0, counter));
+            }
+            assert!(peer.is_fresh(1, counter.wrapping_add(1)), "{quarters}");
+        }
     }
 }

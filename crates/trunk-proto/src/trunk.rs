@@ -11,7 +11,7 @@ mod outbound;
 mod session;
 
 use crate::address::HEADER_BYTES;
-use crate::capacity::{Capacity, SURE};
+use crate::capacity::{Capacity, SURE, SURE_ALONE};
 use crate::cipher::SEAL_BYTES;
 use crate::distributor::Pace;
 use crate::handshake::{Entropy, shared_secret};
@@ -59,6 +59,22 @@ pub struct LinkConfig {
     pub rate: f64,
     /// Largest payload after the Ethernet header, in bytes.
     pub mtu: u16,
+}
+
+impl LinkConfig {
+    fn check(&self) -> Result<(), ConfigError> {
+        let name = || self.name.clone();
+        if !(self.rate.is_finite() && self.rate >= 1.0) {
+            return Err(ConfigError::Rate(name()));
+        }
+        if self.mtu < 576 {
+            return Err(ConfigError::Mtu {
+                name: name(),
+                mtu: self.mtu,
+            });
+        }
+        Ok(())
+    }
 }
 
 /// Bounds on the memory of a trunk.
@@ -226,18 +242,7 @@ impl Trunk {
         if !(1..=MAX_LINKS).contains(&config.links.len()) {
             return Err(ConfigError::Links(config.links.len()));
         }
-        for link in &config.links {
-            if !(link.rate.is_finite() && link.rate >= 1.0) {
-                return Err(ConfigError::Rate(link.name.clone()));
-            }
-            if link.mtu < 576 {
-                let name = link.name.clone();
-                return Err(ConfigError::Mtu {
-                    name,
-                    mtu: link.mtu,
-                });
-            }
-        }
+        config.links.iter().try_for_each(LinkConfig::check)?;
         config.session = config.session.max(1);
         config.span = config.span.max(FAST);
         let link = |config: &LinkConfig| Link {
@@ -315,6 +320,32 @@ impl Trunk {
         for index in 0..self.peers.len() {
             self.take_out(now, index, link, crate::Reason::Carrier);
         }
+    }
+
+    /// Handles a link whose interface was made anew, or has another address, rate or MTU than
+    /// before.
+    ///
+    /// # Errors
+    /// Returns why the link cannot be used so. It stays as it was.
+    pub fn handle_link(&mut self, link: usize, config: LinkConfig) -> Result<(), ConfigError> {
+        config.check()?;
+        let Some(state) = self.links.get_mut(link) else {
+            return Ok(());
+        };
+        let rate = config.rate;
+        let before = core::mem::replace(&mut state.config, config).rate;
+        if rate != before {
+            state.capacity = Capacity::new(rate, SURE);
+            let blocked = self.paces[link].blocked;
+            self.paces[link] = Pace::new(rate);
+            self.paces[link].blocked = blocked;
+            let peers = self.peers.iter_mut().flatten();
+            for path in peers.filter_map(|peer| peer.paths[link].as_mut()) {
+                path.capacity = Capacity::new(rate, SURE_ALONE);
+            }
+            self.regrant = true;
+        }
+        Ok(())
     }
 
     /// Handles a socket that accepts no more frames, or accepts some again.

@@ -175,10 +175,14 @@ impl Daemon {
             at = now();
             if at >= self.trunk.poll_timeout(at) {
                 // Frames may have come since the wait.
-                if self.trunk.judges_links(at) {
+                let judges = self.trunk.judges_links(at);
+                if judges {
                     more |= self.read_links(u32::MAX, at);
                 }
                 self.trunk.handle_timeout(at);
+                if judges {
+                    self.follow_mtu();
+                }
             }
             self.drain(at)?;
             self.report_events();
@@ -316,6 +320,9 @@ impl Daemon {
     fn flush(&mut self, index: usize, at: Nanos) {
         let link = &mut self.links[index];
         let blocked = !link.flush(at);
+        if link.device().is_none() {
+            self.trunk.handle_carrier(at, index, false);
+        }
         if blocked != link.blocked {
             link.blocked = blocked;
             self.trunk.handle_blocked(index, blocked);
@@ -355,6 +362,13 @@ impl Daemon {
                     epoll::add(&self.epoll, device.descriptor(), data, EventFlags::IN)
                 {
                     tracing::warn!("{}: {error}", link.config.name);
+                }
+            }
+            if carrier {
+                let found = core_link(link);
+                let taken = found.and_then(|found| Ok(self.trunk.handle_link(index, found)?));
+                if let Err(error) = taken {
+                    tracing::warn!("{error}");
                 }
             }
             self.trunk.handle_carrier(now(), index, carrier);
@@ -426,14 +440,19 @@ impl Daemon {
                 _ => tracing::warn!("{text}"),
             }
             self.log.push(text);
-            let mtu = self.trunk.mtu();
-            if mtu != self.mtu {
-                self.mtu = mtu;
-                match self.tap.set_mtu(mtu) {
-                    Ok(()) => tracing::info!("MTU is now {mtu}, the MTU of the smallest link"),
-                    Err(error) => tracing::warn!("{error}"),
-                }
-            }
+        }
+    }
+
+    /// Gives the virtual interface the MTU that the smallest link of this node and its peers allows.
+    fn follow_mtu(&mut self) {
+        let mtu = self.trunk.mtu();
+        if mtu == self.mtu {
+            return;
+        }
+        self.mtu = mtu;
+        match self.tap.set_mtu(mtu) {
+            Ok(()) => tracing::info!("MTU is now {mtu}, the MTU of the smallest link"),
+            Err(error) => tracing::warn!("{error}"),
         }
     }
 }
@@ -455,15 +474,7 @@ fn watch(epoll: &OwnedFd, link: &mut Link, index: usize) {
 }
 
 fn core_config(config: &Config, links: &[Link]) -> Result<farcall_trunk_proto::Config, Error> {
-    let mut core_links = Vec::new();
-    for link in links {
-        core_links.push(LinkConfig {
-            name: link.config.name.clone(),
-            address: link.interface.address()?,
-            rate: link.rate(),
-            mtu: link.mtu()?,
-        });
-    }
+    let core_links = links.iter().map(core_link).collect::<Result<Vec<_>, _>>()?;
     let (mut session, mut seed) = ([0; 4], [0; 32]);
     draw(&mut session)?;
     draw(&mut seed)?;
@@ -482,6 +493,16 @@ fn core_config(config: &Config, links: &[Link]) -> Result<farcall_trunk_proto::C
         session: u32::from_ne_bytes(session),
         seed,
         limits: Limits::default(),
+    })
+}
+
+/// A link as the state machine knows it.
+fn core_link(link: &Link) -> Result<LinkConfig, Error> {
+    Ok(LinkConfig {
+        name: link.config.name.clone(),
+        address: link.interface.address()?,
+        rate: link.rate(),
+        mtu: link.mtu()?,
     })
 }
 

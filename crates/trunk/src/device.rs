@@ -5,7 +5,7 @@
 use crate::control::{holder, reserve};
 use crate::{Error, LinkConfig};
 use farcall_trunk_device::{FaultInjector, Form, Interface, LinkDevice, PacketSocket};
-use farcall_trunk_proto::{Nanos, Transmit};
+use farcall_trunk_proto::{Mac, Nanos, Transmit};
 use std::io;
 use std::os::unix::net::UnixListener;
 
@@ -22,6 +22,10 @@ pub(crate) struct Link {
     pub(crate) config: LinkConfig,
     pub(crate) interface: Interface,
     device: Option<Box<dyn LinkDevice>>,
+    /// The form of its frames, and the number and the address of the interface, when the device was
+    /// opened.
+    form: Form,
+    opened: Option<(i32, Mac)>,
     /// Keeps other trunks of this machine away from the interface.
     reservation: Option<UnixListener>,
     pub(crate) out: Vec<Transmit>,
@@ -32,7 +36,9 @@ impl Link {
     pub(crate) fn open(config: &LinkConfig) -> Result<Link, Error> {
         let interface = Interface::open(&config.name)?;
         interface.address()?;
-        let device = open_device(config, &interface).map_err(|error| match error.kind() {
+        let form = form(config, &interface);
+        let opened = identity(&interface);
+        let device = open_device(config, &interface, form).map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => Error::NoRight(config.name.clone()),
             _ => Error::Socket(config.name.clone(), error),
         })?;
@@ -40,6 +46,8 @@ impl Link {
             config: config.clone(),
             interface,
             device: Some(device),
+            form,
+            opened,
             reservation: None,
             out: Vec::with_capacity(2 * BATCH),
             blocked: false,
@@ -69,13 +77,12 @@ impl Link {
 
     /// Largest payload of an Ethernet frame that the link carries in its form.
     pub(crate) fn mtu(&self) -> Result<u16, Error> {
-        let overhead = form(&self.config, &self.interface).overhead();
-        Ok(self.interface.mtu()?.saturating_sub(overhead))
+        Ok(self.interface.mtu()?.saturating_sub(self.form.overhead()))
     }
 
     /// Whether the processor is the limit of the link, and not its rate.
     pub(crate) fn is_fast(&self) -> bool {
-        form(&self.config, &self.interface) == Form::Datagram
+        self.form == Form::Datagram
     }
 
     pub(crate) fn device(&mut self) -> Option<&mut dyn LinkDevice> {
@@ -104,24 +111,40 @@ impl Link {
     }
 
     /// Checks whether the interface has a carrier. If the interface was removed and created again,
-    /// it is opened again, and the second value is true.
+    /// or has another address, it is opened again, and the second value is true.
     pub(crate) fn look(&mut self) -> (bool, bool) {
         let carrier = self.interface.has_carrier().unwrap_or(false);
+        if self.opened != identity(&self.interface) {
+            self.lose();
+        }
         if self.device.is_none() && carrier {
-            if let Err(error) = self.reserve() {
+            let reopened = self.reopen();
+            if let Err(error) = &reopened {
                 tracing::warn!("{error}");
-                return (false, false);
             }
-            self.device = open_device(&self.config, &self.interface).ok();
-            return (self.device.is_some(), self.device.is_some());
+            return (reopened.is_ok(), reopened.is_ok());
         }
         (carrier && self.device.is_some(), false)
+    }
+
+    fn reopen(&mut self) -> Result<(), Error> {
+        self.reserve()?;
+        self.form = form(&self.config, &self.interface);
+        self.opened = identity(&self.interface);
+        let device = open_device(&self.config, &self.interface, self.form);
+        self.device = Some(device.map_err(|error| Error::Socket(self.config.name.clone(), error))?);
+        Ok(())
     }
 
     /// Marks the interface as gone.
     pub(crate) fn lose(&mut self) {
         self.device = None;
     }
+}
+
+/// The number and the address of an interface, if it is there.
+fn identity(interface: &Interface) -> Option<(i32, Mac)> {
+    Some((interface.index().ok()?, interface.address().ok()?))
 }
 
 fn bit_rate(config: &LinkConfig, interface: &Interface) -> f64 {
@@ -139,8 +162,12 @@ fn form(config: &LinkConfig, interface: &Interface) -> Form {
     }
 }
 
-fn open_device(config: &LinkConfig, interface: &Interface) -> io::Result<Box<dyn LinkDevice>> {
-    let socket = PacketSocket::open(interface, form(config, interface))?;
+fn open_device(
+    config: &LinkConfig,
+    interface: &Interface,
+    form: Form,
+) -> io::Result<Box<dyn LinkDevice>> {
+    let socket = PacketSocket::open(interface, form)?;
     Ok(match config.faults {
         None => Box::new(socket),
         Some(plan) => Box::new(FaultInjector::new(socket, plan)),

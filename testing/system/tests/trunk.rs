@@ -96,6 +96,60 @@ fn peers_come_and_go_and_the_mtu_follows_the_smallest_link() {
 }
 
 #[test]
+fn a_trunk_has_all_addresses_that_it_was_given() {
+    let Some(lab) = lab(0, None) else {
+        return;
+    };
+    let given = ["10.9.0.1/24", "10.9.0.2/24", "10.10.0.1/30", "10.11.0.1/32"];
+    let given = [&given[..], &["fd09::1/64", "fd0a::1/48"]].concat();
+    let options: Vec<&str> = given.iter().flat_map(|one| ["--address", one]).collect();
+    let _trunk = TrunkProcess::start(&lab, 0, Path::new(farcall_path()), &options).unwrap();
+    let shown = lab.output(0, "ip", &["addr", "show", "fc0"]).unwrap();
+    for one in given {
+        assert!(shown.contains(&format!(" {one} ")), "{one} in {shown}");
+    }
+    let own = format!(" {}/24 ", lab.trunk_address(0));
+    assert!(shown.contains(&own), "{shown}");
+    assert!(shown.contains(" brd 10.10.0.3 "), "{shown}");
+}
+
+#[test]
+fn an_interface_that_is_made_anew_or_changed_is_used_again() {
+    let Some(lab) = lab(0, None) else {
+        return;
+    };
+    let ip = |host, arguments: &str| {
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        lab.output(host, "ip", &arguments).unwrap()
+    };
+    let join = || {
+        let other = lab.host(1);
+        ip(
+            0,
+            &format!("link add extra type veth peer name extra netns {other}"),
+        );
+        (0..2).for_each(|host| drop(ip(host, "link set extra up")));
+    };
+    join();
+    let key = key_file();
+    let key = key.path().to_str().unwrap();
+    let _trunks = trunks(&lab, &["--link", "extra", "--key-file", key]);
+    let usable = |host| {
+        let links = status(&lab, host)["peers"][0]["links"].to_string();
+        links.matches("\"up\"").count()
+    };
+    wait_until("both links", || usable(0) == 2 && usable(1) == 2);
+    ip(0, "link del extra");
+    wait_until("the loss", || usable(0) == 1 && usable(1) == 1);
+    join();
+    wait_until("the link made anew", || usable(0) == 2 && usable(1) == 2);
+    (0..2).for_each(|host| drop(ip(host, "link set extra mtu 1300")));
+    wait_until("the MTU", || {
+        (0..2).all(|host| ip(host, "link show fc0").contains(" mtu 1244 "))
+    });
+}
+
+#[test]
 fn speeds_that_no_interface_tells_are_learned() {
     let Some(lab) = lab(1, Some(Shape::FAST_ETHERNET_UNTOLD)) else {
         return;

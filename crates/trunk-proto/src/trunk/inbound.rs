@@ -270,16 +270,11 @@ impl Trunk {
 
     /// Whether a message is newer than all earlier ones on the link.
     fn is_fresh(&mut self, index: usize, link: usize, counter: u32) -> bool {
-        let path = self.peers[index]
-            .as_mut()
-            .and_then(|peer| peer.paths[link].as_mut());
-        let Some(path) = path else { return false };
-        let fresh = counter.wrapping_sub(path.counter).cast_signed() > 0 || path.counter == 0;
-        if fresh {
-            path.counter = counter;
-        } else {
-            self.counters.unauthentic += 1;
-        }
+        let Some(peer) = &mut self.peers[index] else {
+            return false;
+        };
+        let fresh = peer.is_fresh(link, counter);
+        self.counters.unauthentic += u64::from(!fresh);
         fresh
     }
 

@@ -142,16 +142,28 @@ impl Trunk {
     }
 
     fn remove_path(&mut self, index: usize, link: usize) {
+        self.rescue(index, &[link]);
         let Some(peer) = &mut self.peers[index] else {
             return;
         };
-        peer.rescue(link);
         peer.granted[link] = 0.0;
         if let Some(path) = peer.paths[link].take() {
             peer.link_numbers[link] = path.sender.next;
             self.forget_address(index, link, path.address);
         }
         self.regrant = true;
+    }
+
+    /// Queues the unacknowledged frames of links that a peer has lost, for its other links.
+    fn rescue(&mut self, index: usize, links: &[usize]) {
+        let Some(peer) = &mut self.peers[index] else {
+            return;
+        };
+        let had_frames = peer.has_frames();
+        links.iter().for_each(|link| peer.rescue(*link));
+        if !had_frames && peer.has_frames() {
+            self.backlog.push_back(index);
+        }
     }
 
     /// Whether a control message belongs to the peer's current session. A message that answers this
@@ -279,15 +291,9 @@ impl Trunk {
         if changes.is_empty() {
             return;
         }
-        let had_frames = peer.has_frames();
-        for &(link, usable) in &changes {
-            if !usable {
-                peer.rescue(link);
-            }
-        }
-        if !had_frames && peer.has_frames() {
-            self.backlog.push_back(index);
-        }
+        let lost = changes.iter().filter(|(_, usable)| !usable);
+        let lost: Vec<usize> = lost.map(|(link, _)| *link).collect();
+        self.rescue(index, &lost);
         if let Some(peer) = &mut self.peers[index] {
             peer.pass(now);
             peer.turns = crate::weights::Turns::equal();

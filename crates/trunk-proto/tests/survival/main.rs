@@ -9,7 +9,7 @@ mod network;
 mod secrecy;
 
 use farcall_random::SplitMix64;
-use farcall_trunk_proto::{Event, Mac, Policy};
+use farcall_trunk_proto::{Event, LinkConfig, Mac, Policy};
 use network::{Faults, MILLISECOND, Network, SECOND, jain};
 
 type Topology = (&'static str, &'static [&'static [usize]], &'static [f64]);
@@ -490,4 +490,49 @@ fn groups_reach_every_peer() {
     for client in 1..4 {
         assert_eq!(network.hosts[client].received[0], 50);
     }
+}
+
+/// A path gives way to one of links with equal numbers. Frames that were on it and not yet
+/// acknowledged go over the other, and those after them too.
+#[test]
+fn a_path_that_gives_way_to_a_better_one_strands_no_frames() {
+    for seed in 0..5 {
+        let mut network = settled(seed, Policy::MaxMin, &[&[0], &[1, 0]]);
+        network.stream(0, 1, 1e6);
+        network.run(SECOND / 2 + seed * MILLISECOND);
+        network.replug(1, 0, 0);
+        network.run(2 * SECOND);
+        let links = network.hosts[0].trunk.status().peers[0].links.clone();
+        assert_eq!(links[0].address, network.hosts[1].ports[0].address);
+        network.reset_counts();
+        network.run(SECOND);
+        assert!(network.hosts[1].received[0] > 600, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_link_with_another_address_is_used_again() {
+    let mut network = settled(1, Policy::MaxMin, TOPOLOGIES[1].1);
+    let address = Mac([2, 9, 9, 9, 9, 9]);
+    let mut config = LinkConfig {
+        name: "again".to_owned(),
+        address,
+        rate: network::FAST_ETHERNET / 2.0,
+        mtu: 1400,
+    };
+    let host = &mut network.hosts[0];
+    host.ports[1].address = address;
+    host.trunk.handle_link(1, config.clone()).unwrap();
+    network.run(4 * SECOND);
+    let status = network.hosts[1].trunk.status();
+    let link = &status.peers[0].links[1];
+    assert_eq!((link.address, link.state), (address, "up"));
+    assert_eq!(status.mtu, 1400 - 28);
+    let own = &network.hosts[0].trunk.status().links[1];
+    assert_eq!(own.line_rate, config.rate);
+    // What the trunk cannot use changes nothing.
+    config.mtu = 500;
+    let trunk = &mut network.hosts[0].trunk;
+    assert!(trunk.handle_link(1, config).is_err());
+    assert_eq!(trunk.mtu(), 1400 - 28);
 }

@@ -248,6 +248,11 @@ impl Network {
         }
     }
 
+    /// Plugs a link of a host into another switch.
+    pub fn replug(&mut self, host: usize, port: usize, switch: usize) {
+        self.hosts[host].ports[port].switch = switch;
+    }
+
     /// Gives a host no processor time for a while. It finds all frames afterwards.
     pub fn starve(&mut self, host: usize, duration: Nanos) {
         self.hosts[host].asleep = self.now + duration;
