@@ -171,6 +171,8 @@ pub struct Root {
     /// Node and processor of each slot.
     slots: Vec<(u16, u16)>,
     running: Vec<JobId>,
+    /// The front ends that do not read, so that the output of their gang jobs waits.
+    held: BTreeSet<u64>,
     /// Gang jobs that urgent ones have taken the place of.
     displaced: Vec<JobId>,
     /// What interactive gang jobs had before others: those of each user, and all.
@@ -202,6 +204,7 @@ impl Root {
             admission: Admission::new(settings.memory),
             slots: Vec::new(),
             running: Vec::new(),
+            held: BTreeSet::new(),
             displaced: Vec::new(),
             accounts: BTreeMap::new(),
             account: Account::default(),

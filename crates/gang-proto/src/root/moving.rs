@@ -79,6 +79,7 @@ impl Root {
         }
         let prepare = Message::Prepare(job.spec.clone(), placement);
         self.orders.push_back(Order::Nodes(prepare));
+        self.hold_prepared(id);
         if self.running.contains(&id) {
             self.running.retain(|other| *other != id);
             self.ended.push(id);

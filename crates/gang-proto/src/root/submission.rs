@@ -59,6 +59,7 @@ impl Root {
         self.jobs.insert(id, job);
         if !has_no_processes {
             self.orders.push_back(Order::Nodes(prepare));
+            self.hold_prepared(id);
         }
         self.orders
             .push_back(Order::Front(front, Message::Started(id, shared)));
