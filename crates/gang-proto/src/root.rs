@@ -107,6 +107,8 @@ struct Job {
     outcome: Ended,
     is_stopped: bool,
     is_ending: bool,
+    /// Whether its processes were killed, although not all have ended.
+    is_killed: bool,
     /// Whether its front end has work for it; true unless it is interactive.
     has_work: bool,
     /// Since when it runs, if it is interactive and runs.
@@ -128,6 +130,11 @@ impl Job {
     fn may_run(&self) -> bool {
         let is_free = self.behind.is_empty() && self.sits_out == 0 && self.unfilled.is_empty();
         !self.is_stopped && self.has_work && self.inspection.is_none() && is_free
+    }
+
+    /// Whether its processes end now, so that it must not begin again elsewhere.
+    fn ends(&self) -> bool {
+        self.is_ending || self.is_killed
     }
 
     fn is_interactive(&self) -> bool {

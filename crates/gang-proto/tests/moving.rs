@@ -151,6 +151,29 @@ fn what_a_node_still_got_before_another_was_lost_does_not_count() {
     ));
 }
 
+/// A user kills the gang job, or the command that has started it, when its state was taken.
+#[test]
+fn a_job_that_was_killed_does_not_begin_elsewhere() {
+    let kill = |root: &mut Root| root.handle_signal(JOB, 9, 0).expect("it is there");
+    let mut root = taken();
+    kill(&mut root);
+    let refused = root.handle_replace(JOB, MOVES, &[]);
+    assert_eq!(refused, Err("gang job 1 is ending".to_string()));
+    let mut root = taken();
+    root.handle_front_lost(RUNS);
+    let refused = root.handle_replace(JOB, MOVES, &[]);
+    assert_eq!(refused, Err("gang job 1 is ending".to_string()));
+    // Nor does it get other nodes when one of its new ones is lost.
+    let mut root = taken();
+    let to = ["b", "c"].map(str::to_string);
+    root.handle_replace(JOB, MOVES, &to)
+        .expect("they are there");
+    kill(&mut root);
+    root.handle_lost(2, "it was killed");
+    assert_eq!(told(&mut root), []);
+    assert!(root.handle_replace(JOB, MOVES, &[]).is_err());
+}
+
 /// The output of a gang job whose front end reads nothing stays with its processes, also after a
 /// move, and that of a further gang job of this front end.
 #[test]

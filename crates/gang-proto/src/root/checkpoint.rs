@@ -88,7 +88,7 @@ impl Root {
             }
             () if job.is_stopped => Some("it is stopped; continue it with `farcall gang cont`"),
             () if !job.unfilled.is_empty() => Some("it has not begun yet; try again"),
-            () if job.is_ending => Some("it is ending"),
+            () if job.ends() => Some("it is ending"),
             () => None,
         };
         if let Some(why) = cannot {

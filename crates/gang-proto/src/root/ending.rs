@@ -13,6 +13,7 @@ impl Root {
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
         };
+        job.is_killed = true;
         if job.nodes.is_empty() {
             // Its processes have ended for a move, and there are no others yet.
             job.outcome.status = job.outcome.status.max(128 + SIGKILL as u8);

@@ -95,6 +95,7 @@ impl Root {
             outcome: Ended::default(),
             is_stopped: false,
             is_ending: false,
+            is_killed: false,
             since: None,
             slices: 0,
             lost: (0, 0),
