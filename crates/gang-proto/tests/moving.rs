@@ -197,3 +197,22 @@ fn what_begins_for_a_front_end_that_reads_nothing_is_held() {
     root.handle_run(RUNS, spec()).expect("there is room");
     assert!(!held(&mut root));
 }
+
+/// The nodes were asked where the processes stand for a checkpoint that is given up. What they say
+/// is no answer for the next one: the processes have gone on meanwhile.
+#[test]
+fn an_answer_for_a_checkpoint_before_does_not_count() {
+    let other = MOVES + 1;
+    let mut root = begun();
+    wants(&mut root, MOVES);
+    until(&mut root, |_, order| {
+        matches!(order, Order::Nodes(Message::Inspect(_)))
+    });
+    root.handle_front_lost(MOVES);
+    wants(&mut root, other);
+    inspected(&mut root, JOB);
+    let mut orders = std::iter::from_fn(|| root.poll_order());
+    let is_taken = |order| matches!(order, Order::Front(_, Message::Taken(..)));
+    assert!(!orders.any(is_taken), "their states are gone");
+    until_taken(&mut root, other);
+}

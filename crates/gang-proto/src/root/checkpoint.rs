@@ -110,6 +110,9 @@ impl Root {
             stage: Stage::Resting,
             fetches: Fetches::default(),
         });
+        if let Some(inspection) = &mut job.inspection {
+            inspection.is_old = inspection.awaited.is_some();
+        }
         let ask = Message::Rest(job.local, Rest::Ask);
         self.orders.push_back(Order::Nodes(ask));
         Ok(())
