@@ -363,3 +363,25 @@ fn users_are_kept_apart() {
     daemon.gang(&["kill", "1"]).status().expect("runs");
     job.wait_with_output().expect("it ends");
 }
+
+/// A node gets another parent, and then its former one is lost. It is still there: the daemon above
+/// the former parent has forgotten it.
+#[test]
+fn a_node_with_another_parent_is_not_lost_with_the_former_one() {
+    let root = Node::start(&["--node", "a", "--slots", "1"]);
+    let below = |name, parent: &Node| {
+        let address = parent.address();
+        Node::start(&["--node", name, "--slots", "1", "--parent", address])
+    };
+    let first = below("b", &root);
+    let mut second = below("c", &first);
+    let mut moved = below("d", &second);
+    wait_until("all have joined", || root.nodes() == 4);
+    moved.stop();
+    wait_until("one has left", || root.nodes() == 3);
+    let _moved = below("d", &root);
+    wait_until("it is there again", || root.nodes() == 4);
+    second.kill();
+    wait_until("its former parent is lost", || root.nodes() < 4);
+    assert_eq!(root.nodes(), 3);
+}

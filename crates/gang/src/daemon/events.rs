@@ -497,6 +497,11 @@ impl Daemon {
                 let actions = self.switch.handle_back(nodes);
                 self.act(actions);
             }
+            Message::Lost(node, why) => {
+                if self.switch.handle_node_lost(id, node) {
+                    self.report(Message::Lost(node, why));
+                }
+            }
             Message::Join(name, processors, engine, token, introduction) => {
                 let version = introduction.map(|known| known.version);
                 let user = introduction.map_or(u32::MAX, |known| known.user);
