@@ -385,3 +385,22 @@ fn a_node_with_another_parent_is_not_lost_with_the_former_one() {
     wait_until("its former parent is lost", || root.nodes() < 4);
     assert_eq!(root.nodes(), 3);
 }
+
+/// A daemon is killed while the root daemon, which is slow, lets it join. Its node does not stay.
+#[test]
+fn a_daemon_that_is_killed_while_it_joins_is_lost() {
+    let mut root = Node::start(&["--node", "a", "--slots", "1"]);
+    let middle = ["--node", "b", "--slots", "1", "--parent", root.address()];
+    let middle = Node::start(&middle);
+    wait_until("the second node has joined", || root.nodes() == 2);
+    let options = ["--node", "c", "--slots", "1", "--parent", middle.address()];
+    let before = middle.descriptors();
+    root.signal(Signal::STOP);
+    let mut last = Node::start(&options);
+    last.kill();
+    wait_until("its link is gone", || middle.descriptors() <= before);
+    root.signal(Signal::CONT);
+    wait_until("its node is gone", || root.nodes_of("3") == 2);
+    let _again = Node::start(&options);
+    wait_until("its name is free", || root.nodes_of("3") == 3);
+}

@@ -468,6 +468,10 @@ impl Daemon {
                 self.switch.handle_joined(number, link);
             }
             self.send(link, &Message::Welcome(name, number, version));
+        } else if number != TAKEN {
+            // Its link is gone, and when that broke, nobody knew its number.
+            let why = format!("node {name} went away before it had joined");
+            self.report(Message::Lost(number, Some(why)));
         }
     }
 
