@@ -172,6 +172,10 @@ pub struct Ended {
     /// The resources it used.
     #[n(2)]
     pub usage: Usage,
+    /// Whether it was a process of MPI that had not left MPI (`MPI_Finalize`), so that others
+    /// cannot go on without it.
+    #[n(3)]
+    pub is_missed: Option<bool>,
 }
 
 /// One line of `farcall gang ps`.

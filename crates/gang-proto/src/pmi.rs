@@ -60,6 +60,8 @@ pub struct Pmi {
     /// What was put since the last barrier.
     new: Pairs,
     waiting: BTreeSet<u16>,
+    /// Ranks that have begun to use MPI, and have not left it.
+    inside: BTreeSet<u16>,
     is_used: bool,
     actions: VecDeque<PmiAction>,
 }
@@ -92,6 +94,7 @@ impl Pmi {
             bytes: 0,
             new: Vec::new(),
             waiting: BTreeSet::new(),
+            inside: BTreeSet::new(),
             is_used: false,
             actions: VecDeque::new(),
         }
@@ -105,6 +108,11 @@ impl Pmi {
     /// Whether a process of this node has begun to use MPI.
     pub fn is_used(&self) -> bool {
         self.is_used
+    }
+
+    /// Whether a process has begun to use MPI and has not left it (`MPI_Finalize`).
+    pub fn is_inside(&self, rank: u16) -> bool {
+        self.inside.contains(&rank)
     }
 
     /// Returns the next action, in sequence.
@@ -135,9 +143,12 @@ impl Pmi {
     fn handle_line(&mut self, rank: u16, line: &str) -> Result<(), PmiError> {
         let (fields, value) = split(line);
         let field = |name: &str| fields.get(name).copied();
+        // The rank of which a PMIx server speaks.
+        let named = field("rank").and_then(|named| named.parse().ok());
         let answer = match field("cmd").ok_or(PmiError)? {
             "init" => {
                 self.is_used = true;
+                self.inside.insert(rank);
                 let is_known = field("pmi_version") == Some("1");
                 let result = if is_known { 0 } else { -1 };
                 format!("cmd=response_to_init pmi_version=1 pmi_subversion=1 rc={result}")
@@ -162,6 +173,11 @@ impl Pmi {
             },
             "connected" if rank == PMIX => {
                 self.is_used = true;
+                self.inside.extend(named);
+                return Ok(());
+            }
+            "finalized" if rank == PMIX => {
+                self.inside.retain(|rank| Some(*rank) != named);
                 return Ok(());
             }
             "barrier_in" => {
@@ -173,10 +189,12 @@ impl Pmi {
                 }
                 return Ok(());
             }
-            "finalize" => "cmd=finalize_ack".to_string(),
+            "finalize" => {
+                self.inside.remove(&rank);
+                "cmd=finalize_ack".to_string()
+            }
             "abort" => {
                 let code = field("exitcode").and_then(|code| code.parse().ok());
-                let named = field("rank").and_then(|named| named.parse().ok());
                 let rank = named.filter(|_| rank == PMIX).unwrap_or(rank);
                 let abort = PmiAction::Abort(rank, code.unwrap_or(1));
                 self.actions.push_back(abort);
@@ -278,24 +296,26 @@ mod tests {
     fn a_process_begins_and_ends() {
         let mut pmi = Pmi::new(0x1f, &[0, 0], 0);
         assert!(!pmi.is_used());
-        let mut answer = |line: &str| answer(&mut pmi, 1, line);
-        let begun = answer("cmd=init pmi_version=1 pmi_subversion=1");
+        let mut ask_one = |line: &str| answer(&mut pmi, 1, line);
+        let begun = ask_one("cmd=init pmi_version=1 pmi_subversion=1");
         assert_eq!(
             begun,
             "cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0"
         );
         assert_eq!(
-            answer("cmd=get_maxes"),
+            ask_one("cmd=get_maxes"),
             "cmd=maxes kvsname_max=256 keylen_max=256 vallen_max=1024"
         );
         assert_eq!(
-            answer("cmd=get_my_kvsname"),
+            ask_one("cmd=get_my_kvsname"),
             "cmd=my_kvsname kvsname=farcall_1f"
         );
-        assert_eq!(answer("cmd=get_universe_size"), "cmd=universe_size size=2");
-        assert_eq!(answer("cmd=get_appnum"), "cmd=appnum appnum=0");
-        assert_eq!(answer("cmd=finalize"), "cmd=finalize_ack");
-        assert!(pmi.is_used());
+        assert_eq!(ask_one("cmd=get_universe_size"), "cmd=universe_size size=2");
+        assert_eq!(ask_one("cmd=get_appnum"), "cmd=appnum appnum=0");
+        assert!(pmi.is_used() && pmi.is_inside(1) && !pmi.is_inside(0));
+        let left = answer(&mut pmi, 1, "cmd=finalize");
+        assert_eq!(left, "cmd=finalize_ack");
+        assert!(pmi.is_used() && !pmi.is_inside(1));
     }
 
     #[test]
@@ -341,8 +361,10 @@ mod tests {
         let mut pmi = Pmi::new(1, &[0, 0, 1], 0);
         let ready = ask(&mut pmi, PMIX, "cmd=ready value=A=1\tB=x=y z");
         assert!(!pmi.is_used());
-        assert_eq!(ask(&mut pmi, PMIX, "cmd=connected"), []);
-        assert!(pmi.is_used());
+        assert_eq!(ask(&mut pmi, PMIX, "cmd=connected rank=1"), []);
+        assert!(pmi.is_used() && pmi.is_inside(1) && !pmi.is_inside(0));
+        assert_eq!(ask(&mut pmi, PMIX, "cmd=finalized rank=1"), []);
+        assert!(!pmi.is_inside(1));
         let pair = |name: &str, value: &str| (name.to_string(), value.to_string());
         assert_eq!(
             ready,
@@ -365,7 +387,8 @@ mod tests {
         // It does not stand for a process that waits in a barrier of its own.
         assert_eq!(ask(&mut pmi, 0, "cmd=barrier_in"), []);
         assert!(pmi.handle_bytes(0, b"cmd=ready value=A=1\n").is_err());
-        assert!(pmi.handle_bytes(0, b"cmd=connected\n").is_err());
+        assert!(pmi.handle_bytes(0, b"cmd=connected rank=0\n").is_err());
+        assert!(pmi.handle_bytes(0, b"cmd=finalized rank=1\n").is_err());
         assert!(pmi.handle_bytes(PMIX, b"cmd=ready value=A\n").is_err());
     }
 

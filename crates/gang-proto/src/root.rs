@@ -107,6 +107,8 @@ struct Job {
     outcome: Ended,
     is_stopped: bool,
     is_ending: bool,
+    /// Whether its processes were killed, although not all have ended.
+    is_killed: bool,
     /// Whether its front end has work for it; true unless it is interactive.
     has_work: bool,
     /// Since when it runs, if it is interactive and runs.
@@ -128,6 +130,11 @@ impl Job {
     fn may_run(&self) -> bool {
         let is_free = self.behind.is_empty() && self.sits_out == 0 && self.unfilled.is_empty();
         !self.is_stopped && self.has_work && self.inspection.is_none() && is_free
+    }
+
+    /// Whether its processes end now, so that it must not begin again elsewhere.
+    fn ends(&self) -> bool {
+        self.is_ending || self.is_killed
     }
 
     fn is_interactive(&self) -> bool {
@@ -171,6 +178,8 @@ pub struct Root {
     /// Node and processor of each slot.
     slots: Vec<(u16, u16)>,
     running: Vec<JobId>,
+    /// The front ends that do not read, so that the output of their gang jobs waits.
+    held: BTreeSet<u64>,
     /// Gang jobs that urgent ones have taken the place of.
     displaced: Vec<JobId>,
     /// What interactive gang jobs had before others: those of each user, and all.
@@ -202,6 +211,7 @@ impl Root {
             admission: Admission::new(settings.memory),
             slots: Vec::new(),
             running: Vec::new(),
+            held: BTreeSet::new(),
             displaced: Vec::new(),
             accounts: BTreeMap::new(),
             account: Account::default(),

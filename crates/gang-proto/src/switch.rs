@@ -286,6 +286,16 @@ impl Switch {
         self.gather()
     }
 
+    /// Handles the loss of a node that a child tells. Returns whether the node was reached through
+    /// that child; one that has joined through another one meanwhile is not lost.
+    pub fn handle_node_lost(&mut self, child: u64, node: u16) -> bool {
+        let was_below = self.below.get(&node) == Some(&child);
+        if was_below {
+            self.below.remove(&node);
+        }
+        was_below
+    }
+
     /// The child through which a node is reached.
     pub fn child(&self, node: u16) -> Option<u64> {
         self.below.get(&node).copied()

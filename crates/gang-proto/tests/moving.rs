@@ -1,5 +1,6 @@
 //! Tests how the root daemon moves a gang job when a node is lost meanwhile. The front end that
-//! moves it learns this once, and can choose other nodes.
+//! moves it learns this once, and can choose other nodes. Other things happen during a move too: the
+//! gang job is killed, its front end reads nothing, or a checkpoint was given up just before.
 
 use farcall_gang_proto::rest::Phase;
 use farcall_gang_proto::{
@@ -16,9 +17,8 @@ const LENGTHS: Lengths = Lengths {
     program: 100,
 };
 
-/// A root daemon of three nodes with a processor each, and a gang job of two processes whose state
-/// was taken for a move.
-fn taken() -> Root {
+/// A root daemon of three nodes with a processor each, and a gang job of two processes.
+fn begun() -> Root {
     let settings = Settings {
         memory: u64::MAX,
         epoch: 1,
@@ -32,28 +32,57 @@ fn taken() -> Root {
     for name in ["a", "b", "c"] {
         root.handle_join(name, vec![0], String::new(), 0);
     }
-    let spec = JobSpec {
+    root.handle_run(RUNS, spec()).expect("it is accepted");
+    root
+}
+
+fn spec() -> JobSpec {
+    JobSpec {
         processes: 2,
         command: vec!["program".to_string()],
         ..JobSpec::default()
-    };
-    root.handle_run(RUNS, spec).expect("it is accepted");
-    root.handle_checkpoint(JOB, (MOVES, 0), (60_000, true), 0)
+    }
+}
+
+fn wants(root: &mut Root, front: u64) {
+    root.handle_checkpoint(JOB, (front, 0), (60_000, true), 0)
         .expect("it is accepted");
-    for now in (1..100).map(|count| count * MS) {
+}
+
+/// Lets time pass until there is an order that is wanted.
+fn until(root: &mut Root, is_wanted: impl Fn(&mut Root, Order) -> bool) {
+    for now in (1..1_000).map(|count| count * MS) {
         root.handle_timeout(now);
         if let Some(turn) = root.poll_switch(now) {
             root.handle_switched((&turn.out, &turn.into), 0, now);
         }
         while let Some(order) = root.poll_order() {
-            match order {
-                Order::Nodes(Message::Inspect(job)) => inspected(&mut root, job),
-                Order::Front(MOVES, Message::Taken(..)) => return root,
-                _ => {}
+            if is_wanted(root, order) {
+                return;
             }
         }
     }
-    panic!("its state was not taken");
+    panic!("nothing happens");
+}
+
+/// Waits until the state was taken for this front end, of processes that have saved theirs.
+fn until_taken(root: &mut Root, front: u64) {
+    until(root, |root, order| match order {
+        Order::Nodes(Message::Inspect(job)) => {
+            inspected(root, job);
+            false
+        }
+        Order::Front(to, Message::Taken(..)) => to == front,
+        _ => false,
+    });
+}
+
+/// A gang job whose state was taken for a move.
+fn taken() -> Root {
+    let mut root = begun();
+    wants(&mut root, MOVES);
+    until_taken(&mut root, MOVES);
+    root
 }
 
 /// Both processes have saved their states.
@@ -120,4 +149,70 @@ fn what_a_node_still_got_before_another_was_lost_does_not_count() {
         told[..],
         [Message::Filled(..), Message::Filled(..)]
     ));
+}
+
+/// A user kills the gang job, or the command that has started it, when its state was taken.
+#[test]
+fn a_job_that_was_killed_does_not_begin_elsewhere() {
+    let kill = |root: &mut Root| root.handle_signal(JOB, 9, 0).expect("it is there");
+    let mut root = taken();
+    kill(&mut root);
+    let refused = root.handle_replace(JOB, MOVES, &[]);
+    assert_eq!(refused, Err("gang job 1 is ending".to_string()));
+    let mut root = taken();
+    root.handle_front_lost(RUNS);
+    let refused = root.handle_replace(JOB, MOVES, &[]);
+    assert_eq!(refused, Err("gang job 1 is ending".to_string()));
+    // Nor does it get other nodes when one of its new ones is lost.
+    let mut root = taken();
+    let to = ["b", "c"].map(str::to_string);
+    root.handle_replace(JOB, MOVES, &to)
+        .expect("they are there");
+    kill(&mut root);
+    root.handle_lost(2, "it was killed");
+    assert_eq!(told(&mut root), []);
+    assert!(root.handle_replace(JOB, MOVES, &[]).is_err());
+}
+
+/// The output of a gang job whose front end reads nothing stays with its processes, also after a
+/// move, and that of a further gang job of this front end.
+#[test]
+fn what_begins_for_a_front_end_that_reads_nothing_is_held() {
+    let mut root = taken();
+    let held = |root: &mut Root| {
+        let orders: Vec<Order> = std::iter::from_fn(|| root.poll_order()).collect();
+        let prepared = orders.iter().find_map(|order| match order {
+            Order::Nodes(Message::Prepare(_, placement)) => Some(placement.job),
+            _ => None,
+        });
+        let hold = Message::Hold(prepared.expect("it begins"), true);
+        orders.contains(&Order::Nodes(hold))
+    };
+    root.handle_hold(RUNS, true);
+    root.handle_replace(JOB, MOVES, &[]).expect("there is room");
+    assert!(held(&mut root), "the one that was moved");
+    root.handle_run(RUNS, spec()).expect("there is room");
+    assert!(held(&mut root), "the other one");
+    root.handle_hold(RUNS, false);
+    root.handle_run(RUNS, spec()).expect("there is room");
+    assert!(!held(&mut root));
+}
+
+/// The nodes were asked where the processes stand for a checkpoint that is given up. What they say
+/// is no answer for the next one: the processes have gone on meanwhile.
+#[test]
+fn an_answer_for_a_checkpoint_before_does_not_count() {
+    let other = MOVES + 1;
+    let mut root = begun();
+    wants(&mut root, MOVES);
+    until(&mut root, |_, order| {
+        matches!(order, Order::Nodes(Message::Inspect(_)))
+    });
+    root.handle_front_lost(MOVES);
+    wants(&mut root, other);
+    inspected(&mut root, JOB);
+    let mut orders = std::iter::from_fn(|| root.poll_order());
+    let is_taken = |order| matches!(order, Order::Front(_, Message::Taken(..)));
+    assert!(!orders.any(is_taken), "their states are gone");
+    until_taken(&mut root, other);
 }

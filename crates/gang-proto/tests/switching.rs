@@ -325,3 +325,18 @@ fn all_nodes_below_a_stopped_daemon_are_behind() {
         assert_eq!(back, [1, 3, 4], "{seed}");
     }
 }
+
+/// A node below a daemon is lost, and joins again elsewhere. The loss of the daemon that it was
+/// below before is not its own.
+#[test]
+fn a_node_that_has_joined_elsewhere_is_not_below_its_former_daemon() {
+    let mut switch = Switch::new(Form::Two, false, false);
+    let (former, other, node) = (1, 2, 7);
+    switch.handle_joined(3, former);
+    switch.handle_joined(node, former);
+    assert!(switch.handle_node_lost(former, node));
+    assert_eq!(switch.nodes_below(former), [3]);
+    switch.handle_joined(node, other);
+    assert!(!switch.handle_node_lost(former, node), "it is not there");
+    assert_eq!(switch.child(node), Some(other));
+}

@@ -71,6 +71,11 @@ const YIELDING: [(&str, &str); 3] = [
     ("MPIR_CVAR_POSIX_NUM_COLLS_THRESHOLD", "2147483647"),
 ];
 
+/// Bytes of what a process asks for as one of MPI that are read at once.
+const PMI_BYTES: usize = 4096;
+/// Reads of what one that has ended has asked for: more than a socket holds.
+const LAST_READS: usize = 256;
+
 /// Settings that name the network interface of processes of MPI: those of UCX (MPICH), of libfabric
 /// (Intel MPI) and of Open MPI.
 const INTERFACE: [&str; 4] = [
@@ -306,6 +311,7 @@ impl LocalJob {
             },
             cause: Some(format!("rank {rank} on node {node}: {cause}")),
             usage: Usage::default(),
+            is_missed: None,
         };
         let is_new = self.ended.insert(rank);
         is_new.then_some(Message::ProcessEnded(self.placement.job, rank, ended))
@@ -319,23 +325,40 @@ impl LocalJob {
 
     /// Handles what a process asks for as one of MPI. Returns messages for the root daemon.
     pub(crate) fn serve_pmi(&mut self, rank: u16, node: u16) -> Vec<Message> {
+        self.hear_pmi(rank);
+        self.act_for_pmi(node)
+    }
+
+    /// Handles what a process that has ended has asked for, and what the PMIx server says of it:
+    /// whether it has left MPI, or has aborted the gang job. Returns messages for the root daemon.
+    pub(crate) fn serve_last(&mut self, rank: u16, node: u16) -> Vec<Message> {
+        for rank in [rank, PMIX] {
+            let mut reads = 0..LAST_READS;
+            while reads.next().is_some() && self.hear_pmi(rank) {}
+        }
+        self.act_for_pmi(node)
+    }
+
+    /// Reads once what a process asks for. Returns false if there is nothing more now.
+    fn hear_pmi(&mut self, rank: u16) -> bool {
         let mut processes = self.processes.iter_mut().chain(&mut self.server);
         let Some(process) = processes.find(|process| process.rank == rank) else {
-            return Vec::new();
+            return false;
         };
         let Some(fd) = &process.pmi else {
-            return Vec::new();
+            return false;
         };
-        let mut buffer = [0; 4096];
-        let is_sound = match rustix::io::read(fd, &mut buffer) {
-            Ok(0) => false,
-            Ok(count) => self.pmi.handle_bytes(rank, &buffer[..count]).is_ok(),
-            Err(error) => matches!(error, rustix::io::Errno::AGAIN | rustix::io::Errno::INTR),
+        let mut buffer = [0; PMI_BYTES];
+        let (is_sound, has_more) = match rustix::io::read(fd, &mut buffer) {
+            Ok(0) => (false, false),
+            Ok(count) => (self.pmi.handle_bytes(rank, &buffer[..count]).is_ok(), true),
+            Err(rustix::io::Errno::INTR) => (true, true),
+            Err(error) => (error == rustix::io::Errno::AGAIN, false),
         };
         if !is_sound {
             process.pmi = None;
         }
-        self.act_for_pmi(node)
+        has_more
     }
 
     /// Answers the processes of MPI.

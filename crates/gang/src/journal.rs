@@ -5,7 +5,7 @@
 use crate::token::state_folder;
 use farcall_gang_proto::{JobId, JobRow, JobSpec};
 use rustix::fs::{FlockOperation, flock};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
@@ -19,8 +19,9 @@ const COMMAND: usize = 1000;
 pub(crate) struct Journal {
     path: PathBuf,
     file: File,
-    /// Number of gang jobs that have begun and not ended.
-    open: usize,
+    /// The gang jobs that have begun and not ended. Those without processes are not among them:
+    /// nothing of them is lost.
+    open: BTreeSet<JobId>,
 }
 
 impl Journal {
@@ -49,7 +50,7 @@ impl Journal {
         let mut journal = Journal {
             path,
             file,
-            open: 0,
+            open: BTreeSet::new(),
         };
         for row in lost.values() {
             // Their commands have the form of the journal already.
@@ -72,23 +73,25 @@ impl Journal {
 
     /// Writes a line. A full disk must not stop gang jobs, so errors are ignored.
     fn write(&mut self, row: &JobRow, command: &str) {
-        self.open += 1;
+        self.open.insert(row.id);
         let (id, user, count, nodes) = (row.id, row.user, row.processes, row.nodes.join(","));
         let line = format!("+{id}\t{user}\t{count}\t{nodes}\t{command}\n");
         let _ = self.file.write_all(line.as_bytes());
     }
 
     pub(crate) fn ended(&mut self, id: JobId) {
-        self.open = self.open.saturating_sub(1);
+        if !self.open.remove(&id) {
+            return;
+        }
         let _ = self.file.write_all(format!("-{id}\n").as_bytes());
-        if self.open == 0 {
+        if self.open.is_empty() {
             let _ = self.file.set_len(0);
         }
     }
 
     /// Removes the journal, if no gang job is open, because the daemon ends.
     pub(crate) fn end(&self) {
-        if self.open == 0 {
+        if self.open.is_empty() {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -134,5 +137,26 @@ mod tests {
         assert_eq!((row.user, row.processes), (7, 1));
         assert_eq!(row.command, "two\\nlines");
         assert!(read("").is_empty());
+    }
+
+    #[test]
+    fn a_job_that_never_began_ends_no_other() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("gang-jobs");
+        let mut options = File::options();
+        let file = options.read(true).append(true).create(true).open(&path);
+        let mut journal = Journal {
+            path: path.clone(),
+            file: file.expect("room"),
+            open: BTreeSet::new(),
+        };
+        let open = || read(&fs::read_to_string(&path).expect("it is there")).len();
+        journal.begun(1, &JobSpec::default(), Vec::new());
+        journal.ended(2);
+        assert_eq!(open(), 1);
+        journal.end();
+        assert_eq!(open(), 1);
+        journal.ended(1);
+        assert_eq!(open(), 0);
     }
 }

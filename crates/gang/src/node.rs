@@ -458,7 +458,7 @@ impl Node {
     /// Reaps the processes that have ended, after SIGCHLD.
     pub(crate) fn reap(&mut self) {
         let mut failed = Vec::new();
-        self.reap_servers();
+        let number = self.number;
         for (id, job) in &mut self.jobs {
             let mut place = 0;
             while place < job.processes.len() {
@@ -466,17 +466,11 @@ impl Node {
                     place += 1;
                     continue;
                 };
+                let rank = job.processes[place].rank;
+                self.messages.extend(job.serve_last(rank, number));
+                ended.is_missed = Some(job.pmi.is_inside(rank));
                 let mut process = job.processes.swap_remove(place);
-                for stream in [1, 2] {
-                    // What the process itself has written is in the pipe. Others, which it has
-                    // started, may write on and on.
-                    for _ in 0..LONGEST_PIPE / OUTPUT_BYTES {
-                        if !read_output(*id, &mut process, stream, &mut self.messages) {
-                            break;
-                        }
-                    }
-                }
-                let rank = process.rank;
+                read_rest(*id, &mut process, &mut self.messages);
                 let place = format!("rank {rank} on node {}", self.name);
                 ended.cause = ended.cause.map(|cause| format!("{place} {cause}"));
                 let failure = Some(()).filter(|()| ended.status == NOT_STARTED);
@@ -494,6 +488,7 @@ impl Node {
                 }
             }
         }
+        self.reap_servers();
         for id in failed {
             self.fail_all(id, "");
         }
@@ -520,8 +515,10 @@ impl Node {
             }
             let cause = ended.cause.unwrap_or_default();
             self.start_without_server(id, &cause);
-            if let Some(job) = self.jobs.get_mut(&id) {
-                job.server = None;
+            let server = self.jobs.get_mut(&id).and_then(|job| job.server.take());
+            if let Some(mut server) = server {
+                // It says there why it has ended.
+                read_rest(id, &mut server, &mut self.messages);
             }
         }
     }
@@ -656,6 +653,15 @@ impl Node {
         for id in self.jobs.keys().copied().collect::<Vec<_>>() {
             self.forget(id);
         }
+    }
+}
+
+/// Reads the streams of a process that has ended. What the process itself has written is in the
+/// pipes. Others, which it has started, may write on and on.
+fn read_rest(id: JobId, process: &mut Process, out: &mut Vec<Message>) {
+    for stream in [1, 2] {
+        let mut reads = 0..LONGEST_PIPE / OUTPUT_BYTES;
+        while reads.next().is_some() && read_output(id, process, stream, out) {}
     }
 }
 

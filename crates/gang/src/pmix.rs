@@ -231,7 +231,12 @@ fn answer(
     // The other end lives as long as libpmix, which ends with this process.
     for asked in asked {
         match asked {
-            Asked::Connected => daemon.write("cmd=connected\n")?,
+            Asked::Connected { rank } => daemon.write(&format!("cmd=connected rank={rank}\n"))?,
+            Asked::Finalized { rank, done } => {
+                // The process ends after the answer, and the daemon must know before.
+                daemon.write(&format!("cmd=finalized rank={rank}\n"))?;
+                done.answer();
+            }
             Asked::Fence(fence) if !fence.is_whole(size) => library.refuse(fence),
             Asked::Fence(fence) => {
                 round += 1;

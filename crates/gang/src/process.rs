@@ -124,6 +124,7 @@ impl Process {
             status,
             cause,
             usage,
+            is_missed: None,
         })
     }
 }

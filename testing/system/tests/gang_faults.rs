@@ -363,3 +363,44 @@ fn users_are_kept_apart() {
     daemon.gang(&["kill", "1"]).status().expect("runs");
     job.wait_with_output().expect("it ends");
 }
+
+/// A node gets another parent, and then its former one is lost. It is still there: the daemon above
+/// the former parent has forgotten it.
+#[test]
+fn a_node_with_another_parent_is_not_lost_with_the_former_one() {
+    let root = Node::start(&["--node", "a", "--slots", "1"]);
+    let below = |name, parent: &Node| {
+        let address = parent.address();
+        Node::start(&["--node", name, "--slots", "1", "--parent", address])
+    };
+    let first = below("b", &root);
+    let mut second = below("c", &first);
+    let mut moved = below("d", &second);
+    wait_until("all have joined", || root.nodes() == 4);
+    moved.stop();
+    wait_until("one has left", || root.nodes() == 3);
+    let _moved = below("d", &root);
+    wait_until("it is there again", || root.nodes() == 4);
+    second.kill();
+    wait_until("its former parent is lost", || root.nodes() < 4);
+    assert_eq!(root.nodes(), 3);
+}
+
+/// A daemon is killed while the root daemon, which is slow, lets it join. Its node does not stay.
+#[test]
+fn a_daemon_that_is_killed_while_it_joins_is_lost() {
+    let mut root = Node::start(&["--node", "a", "--slots", "1"]);
+    let middle = ["--node", "b", "--slots", "1", "--parent", root.address()];
+    let middle = Node::start(&middle);
+    wait_until("the second node has joined", || root.nodes() == 2);
+    let options = ["--node", "c", "--slots", "1", "--parent", middle.address()];
+    let before = middle.descriptors();
+    root.signal(Signal::STOP);
+    let mut last = Node::start(&options);
+    last.kill();
+    wait_until("its link is gone", || middle.descriptors() <= before);
+    root.signal(Signal::CONT);
+    wait_until("its node is gone", || root.nodes_of("3") == 2);
+    let _again = Node::start(&options);
+    wait_until("its name is free", || root.nodes_of("3") == 3);
+}

@@ -25,7 +25,11 @@ int main(int argc, char **argv) {
         MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
         if (sum != size * (size - 1) / 2 + size * round) MPI_Abort(MPI_COMM_WORLD, 9);
     }
-    if (argc > 2 && rank == 1) MPI_Abort(MPI_COMM_WORLD, 7);
+    if (argc > 2 && argv[2][0] == 'a' && rank == 1) MPI_Abort(MPI_COMM_WORLD, 7);
+    if (argc > 2 && argv[2][0] == 'l') {
+        if (rank == 1) exit(atoi(argv[3]));
+        MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    }
     if (argc > 2) sleep(1000);
     printf("rank %d of %d: %d\n", rank, size, sum);
     fflush(stdout);
@@ -219,6 +223,31 @@ fn programs_of_open_mpi_share_two_nodes() {
     for job in jobs {
         let output = job.wait_with_output().expect("it ends");
         assert_eq!(lines(&output), sums(4, 100), "{}", text(&output.stderr));
+    }
+}
+
+/// A process that ends before `MPI_Finalize` ends its job, as under `mpiexec`: the others would wait
+/// for it for ever.
+#[test]
+fn a_process_that_leaves_early_ends_its_job() {
+    for program in [compiled(), compiled_for_open_mpi()] {
+        let Some((_folder, program)) = program else {
+            continue;
+        };
+        let daemon = Node::start(&["--slots", "2"]);
+        for (status, of_job) in [("0", 1), ("3", 3)] {
+            let output = daemon.run(&["-n", "2", &program, "1", "leave", status]);
+            let told = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(of_job), "{told}");
+            let cause = format!("ended with status {status} before MPI_Finalize");
+            assert!(told.contains(&cause), "{told}");
+        }
+        // After it, a process may end with any status.
+        let script = format!("{program} 1; exit $FARCALL_RANK");
+        let output = daemon.run(&["-n", "2", "--", "sh", "-c", &script]);
+        let told = text(&output.stderr);
+        assert_eq!(lines(&output), sums(2, 1), "{told}");
+        assert!(!told.contains("MPI_Finalize"), "{told}");
     }
 }
 

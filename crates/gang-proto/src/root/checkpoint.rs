@@ -88,7 +88,7 @@ impl Root {
             }
             () if job.is_stopped => Some("it is stopped; continue it with `farcall gang cont`"),
             () if !job.unfilled.is_empty() => Some("it has not begun yet; try again"),
-            () if job.is_ending => Some("it is ending"),
+            () if job.ends() => Some("it is ending"),
             () => None,
         };
         if let Some(why) = cannot {
@@ -110,6 +110,9 @@ impl Root {
             stage: Stage::Resting,
             fetches: Fetches::default(),
         });
+        if let Some(inspection) = &mut job.inspection {
+            inspection.is_old = inspection.awaited.is_some();
+        }
         let ask = Message::Rest(job.local, Rest::Ask);
         self.orders.push_back(Order::Nodes(ask));
         Ok(())

@@ -56,6 +56,7 @@ impl Root {
     /// Handles the loss of a front end: its gang jobs end.
     pub fn handle_front_lost(&mut self, front: u64) {
         self.lose_taker(front);
+        self.held.remove(&front);
         let mut mine = Vec::new();
         for (id, job) in &mut self.jobs {
             if job.front == front {
@@ -72,9 +73,23 @@ impl Root {
     /// Handles a front end that stops reading, or resumes. The nodes hold back the output of its
     /// gang jobs.
     pub fn handle_hold(&mut self, front: u64, is_held: bool) {
+        match is_held {
+            true => self.held.insert(front),
+            false => self.held.remove(&front),
+        };
         let mine = self.jobs.iter().filter(|(_, job)| job.front == front);
         let holds = mine.map(|(_, job)| Order::Nodes(Message::Hold(job.local, is_held)));
         self.orders.extend(holds);
+    }
+
+    /// Lets the nodes that have just prepared a gang job hold its output back, if its front end does
+    /// not read now.
+    pub(super) fn hold_prepared(&mut self, id: JobId) {
+        let job = self.jobs.get(&id);
+        if let Some(job) = job.filter(|job| self.held.contains(&job.front)) {
+            let hold = Message::Hold(job.local, true);
+            self.orders.push_back(Order::Nodes(hold));
+        }
     }
 
     /// Passes the output of a process to its front end.

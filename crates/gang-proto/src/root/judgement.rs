@@ -29,6 +29,9 @@ pub(super) struct Inspection {
     /// Those for which it is the second look.
     pub(super) again: Vec<u64>,
     pub(super) awaited: Option<BTreeSet<u16>>,
+    /// Whether the nodes were asked before the checkpoint in progress was wanted, so that they may
+    /// tell of the end of the one before.
+    pub(super) is_old: bool,
     pub(super) reports: Vec<Report>,
 }
 
@@ -161,7 +164,9 @@ impl Root {
         if !later.is_empty() {
             self.look_again(id, later);
         }
-        self.look(id, processes, &inspection.reports);
+        if !inspection.is_old {
+            self.look(id, processes, &inspection.reports);
+        }
         self.reconsider(id);
     }
 }
@@ -172,6 +177,7 @@ impl Inspection {
             fronts: Vec::new(),
             again: Vec::new(),
             awaited: None,
+            is_old: false,
             reports: Vec::new(),
         }
     }

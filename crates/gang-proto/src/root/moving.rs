@@ -24,6 +24,9 @@ impl Root {
     ) -> Result<(), String> {
         let is_ready = |stage| matches!(stage, Stage::Taken | Stage::Placing);
         let job = self.taken_for(id, front, is_ready)?;
+        if job.ends() {
+            return Err(format!("gang job {id} is ending"));
+        }
         let (processes, old) = (job.spec.processes, job.local);
         if self.slots.is_empty() {
             return Err("no node has joined".to_string());
@@ -79,6 +82,7 @@ impl Root {
         }
         let prepare = Message::Prepare(job.spec.clone(), placement);
         self.orders.push_back(Order::Nodes(prepare));
+        self.hold_prepared(id);
         if self.running.contains(&id) {
             self.running.retain(|other| *other != id);
             self.ended.push(id);
@@ -90,7 +94,7 @@ impl Root {
     /// it has the state and can choose other nodes. Returns whether this is so.
     pub(super) fn lose_place(&mut self, id: JobId, name: &str, why: &str) -> bool {
         let job = self.jobs.get_mut(&id);
-        let job = job.filter(|job| !job.unfilled.is_empty() && !job.is_ending);
+        let job = job.filter(|job| !job.unfilled.is_empty() && !job.ends());
         let Some(job) = job else {
             return false;
         };

@@ -116,6 +116,7 @@ impl Root {
                 status: FARCALL_FAILED,
                 cause: Some(LostNode { rank, node, why }.to_string()),
                 usage: Usage::default(),
+                is_missed: None,
             };
             self.end_process(id, rank, ended);
         }

@@ -59,6 +59,7 @@ impl Root {
         self.jobs.insert(id, job);
         if !has_no_processes {
             self.orders.push_back(Order::Nodes(prepare));
+            self.hold_prepared(id);
         }
         self.orders
             .push_back(Order::Front(front, Message::Started(id, shared)));
@@ -94,6 +95,7 @@ impl Root {
             outcome: Ended::default(),
             is_stopped: false,
             is_ending: false,
+            is_killed: false,
             since: None,
             slices: 0,
             lost: (0, 0),

@@ -573,6 +573,7 @@ impl World {
                 status: 137,
                 cause: Some("was killed".to_string()),
                 usage: Usage::default(),
+                is_missed: None,
             };
             self.report(index, Message::ProcessEnded(id, rank, killed));
         }

@@ -468,6 +468,10 @@ impl Daemon {
                 self.switch.handle_joined(number, link);
             }
             self.send(link, &Message::Welcome(name, number, version));
+        } else if number != TAKEN {
+            // Its link is gone, and when that broke, nobody knew its number.
+            let why = format!("node {name} went away before it had joined");
+            self.report(Message::Lost(number, Some(why)));
         }
     }
 
@@ -496,6 +500,11 @@ impl Daemon {
             Message::Back(nodes) => {
                 let actions = self.switch.handle_back(nodes);
                 self.act(actions);
+            }
+            Message::Lost(node, why) => {
+                if self.switch.handle_node_lost(id, node) {
+                    self.report(Message::Lost(node, why));
+                }
             }
             Message::Join(name, processors, engine, token, introduction) => {
                 let version = introduction.map(|known| known.version);

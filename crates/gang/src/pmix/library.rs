@@ -148,10 +148,35 @@ impl Fence {
     }
 }
 
+/// A process that waits for an answer.
+pub(super) struct Waiting {
+    done: Done,
+    /// What libpmix wants back.
+    context: *mut c_void,
+}
+
+// SAFETY: libpmix accepts the answer from any thread.
+unsafe impl Send for Waiting {}
+
+impl Waiting {
+    /// Lets the process go on.
+    pub(super) fn answer(self) {
+        // SAFETY: libpmix has passed both, and is answered once.
+        unsafe { (self.done)(SUCCESS, self.context) };
+    }
+}
+
 /// What libpmix asks for.
 pub(super) enum Asked {
     /// Nothing: a process has connected.
-    Connected,
+    Connected {
+        rank: u32,
+    },
+    /// An answer: a process leaves MPI.
+    Finalized {
+        rank: u32,
+        done: Waiting,
+    },
     Fence(Fence),
     /// A process has aborted the gang job with this code.
     Abort {
@@ -200,15 +225,38 @@ unsafe extern "C" fn fence(
 
 /// Passes on that a process has connected (`pmix_server_client_connected_fn_t`).
 unsafe extern "C" fn connected(
-    _process: *const Process,
+    process: *const Process,
     _object: *mut c_void,
     _done: Option<Done>,
     _context: *mut c_void,
 ) -> c_int {
-    let told = ASKED.get().map(|asked| asked.send(Asked::Connected));
+    // SAFETY: libpmix names the process that has connected.
+    let rank = unsafe { (*process).rank };
+    let told = ASKED
+        .get()
+        .map(|asked| asked.send(Asked::Connected { rank }));
     match told {
         Some(Ok(())) => OPERATION_SUCCEEDED,
         _ => ERROR,
+    }
+}
+
+/// Passes on that a process leaves MPI (`pmix_server_client_finalized_fn_t`).
+unsafe extern "C" fn finalized(
+    process: *const Process,
+    _object: *mut c_void,
+    done: Option<Done>,
+    context: *mut c_void,
+) -> c_int {
+    let (Some(asked), Some(done)) = (ASKED.get(), done) else {
+        return ERROR;
+    };
+    // SAFETY: libpmix names the process that leaves.
+    let rank = unsafe { (*process).rank };
+    let done = Waiting { done, context };
+    match asked.send(Asked::Finalized { rank, done }) {
+        Ok(()) => SUCCESS,
+        Err(_) => ERROR,
     }
 }
 
@@ -239,6 +287,7 @@ struct Module([*const c_void; 64]);
 
 /// The places of the functions in the module.
 const CONNECTED: usize = 0;
+const FINALIZED: usize = 1;
 const ABORT: usize = 2;
 const FENCE: usize = 3;
 
@@ -302,6 +351,7 @@ impl Library {
         let _ = ASKED.set(sender);
         let mut functions = [ptr::null(); 64];
         functions[CONNECTED] = connected as *const c_void;
+        functions[FINALIZED] = finalized as *const c_void;
         functions[ABORT] = abort as *const c_void;
         functions[FENCE] = fence as *const c_void;
         let module = Box::leak(Box::new(Module(functions)));
