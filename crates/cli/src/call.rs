@@ -2,7 +2,7 @@
 //! `jobs::submit` uses the same arguments.
 
 use crate::arrays::{self, Remote};
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::npy;
 use crate::objects;
 use crate::progress;
@@ -20,7 +20,7 @@ use farcall_idl::{Mode, Param, Type};
 use farcall_npy::{Array, same_shape};
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -121,7 +121,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         None => function,
     };
     if let Some(problem) = farcall_client::collector_problem() {
-        eprintln!("warning: {problem}");
+        failure::say(format_args!("warning: {problem}"));
     }
     let mut call = Call::prepare(function, &arguments)?;
     let outcome = call.run()?;
@@ -150,7 +150,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
 
 /// Prints what the library prints on standard error; the results are on standard output.
 fn write(line: &str) -> Result<(), CallbackError> {
-    eprint!("{line}");
+    // The call goes on where the line cannot be written.
+    let _ = write!(std::io::stderr(), "{line}");
     Ok(())
 }
 
@@ -170,7 +171,7 @@ fn show(arguments: &mut CallbackArguments<'_>) -> Result<(), CallbackError> {
         Some(format!("{}={value}", param.name))
     });
     let shown: Vec<String> = shown.collect();
-    eprintln!("{} {}", interface.name, shown.join(" "));
+    failure::say(format_args!("{} {}", interface.name, shown.join(" ")));
     Ok(())
 }
 

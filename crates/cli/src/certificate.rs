@@ -2,7 +2,7 @@
 //! clients that it signs. A file that exists is never overwritten. The key of the authority gets a
 //! folder of its own, because a server does not need it.
 
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use clap::{Args, Subcommand};
 use farcall_access::authority_folder;
 use rcgen::{
@@ -163,10 +163,10 @@ fn revoke(folder: &Path, name: &str) -> Result<(), Failure> {
     fs::write(&new, pem).map_err(|error| failed(&new, error))?;
     fs::rename(&new, &path).map_err(|error| failed(&path, error))?;
     println!("{}", path.display());
-    eprintln!(
+    failure::say(format_args!(
         "farcall: put {} beside the certificates of each server, and send SIGHUP to the server",
         path.display()
-    );
+    ));
     Ok(())
 }
 
@@ -210,12 +210,12 @@ fn authority(folder: &Path) -> Result<Issuer<'static, KeyPair>, Failure> {
     let apart = authority_folder(folder);
     let [old, new] = [folder, &apart].map(|folder| folder.join("authority.key"));
     let path = if old.exists() {
-        eprintln!(
+        failure::say(format_args!(
             "farcall: {} is the key of the authority, which the server does not need: move it to \
              {}",
             old.display(),
             new.display()
-        );
+        ));
         old
     } else {
         new

@@ -3,7 +3,7 @@
 
 mod bundle;
 
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::target::Named;
 use anstyle::AnsiColor;
 use clap::Args;
@@ -72,7 +72,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let status = server.and_then(|server| server.status().ok());
         let files = (arguments.config.as_deref(), arguments.log.as_deref());
         bundle::write(path, &findings, status, files)?;
-        eprintln!("wrote {}; read it before you send it", path.display());
+        failure::say(format_args!(
+            "wrote {}; read it before you send it",
+            path.display()
+        ));
     }
     let is_bad = findings.iter().any(|finding| finding.state == State::Bad);
     if arguments.json {

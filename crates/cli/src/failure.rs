@@ -4,13 +4,20 @@
 
 use anstyle::{AnsiColor, Style};
 use std::fmt;
+use std::io::Write;
 use std::process::ExitCode;
 
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 
 /// Prints an error on standard error.
 pub(crate) fn print(what: impl fmt::Display) {
-    anstream::eprintln!("{ERROR}error{ERROR:#}: {what}");
+    say(format_args!("{ERROR}error{ERROR:#}: {what}"));
+}
+
+/// Prints a line on standard error. The command goes on if the line cannot be written, as on a full
+/// disk: what it does matters more than what it says.
+pub(crate) fn say(line: impl fmt::Display) {
+    let _ = writeln!(anstream::stderr(), "{line}");
 }
 
 /// A message for the user and the exit status that goes with it.

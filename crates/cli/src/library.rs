@@ -158,9 +158,16 @@ fn about(source: Source) -> String {
         .map_or("", |(text, _)| text);
     let words: Vec<&str> = comment.split_whitespace().collect();
     let words = words.join(" ");
-    let sentence = words.split_once(". ").map_or(&*words, |(first, _)| first);
+    let sentence = first_sentence(&words);
     let functions = source.parse().document.functions().count();
     format!("{} ({functions} functions)", sentence.trim_end_matches('.'))
+}
+
+/// The text up to its first full stop that another sentence follows: `Fig. 4` is none.
+fn first_sentence(text: &str) -> &str {
+    let mut stops = text.match_indices(". ").map(|(at, _)| at);
+    let end = stops.find(|at| text[at + 2..].starts_with(char::is_uppercase));
+    &text[..end.unwrap_or(text.len())]
 }
 
 fn info(name: &str) -> Result<(), Failure> {
@@ -211,4 +218,17 @@ fn add(file: &Path) -> Result<(), Failure> {
         .map_err(|error| Failure::cannot("add", link.display(), &error))?;
     println!("{name} -> {}", file.display());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_ends_where_another_one_begins() {
+        let text = "ScaLAPACK, as in the paper (Fig. 4): solvers. A call has processes.";
+        let first = "ScaLAPACK, as in the paper (Fig. 4): solvers";
+        assert_eq!(first_sentence(text), first);
+        assert_eq!(first_sentence(first), first);
+    }
 }

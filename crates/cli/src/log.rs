@@ -69,6 +69,8 @@ impl Filter {
     fn log(&self) -> Plain {
         let most = Layer::<Registry>::max_level_hint(&self.0);
         tracing_subscriber::fmt()
+            // It would print, and so panic, where the log cannot be written: on a full disk.
+            .log_internal_errors(false)
             .with_max_level(most.unwrap_or(LevelFilter::TRACE))
             .with_target(false)
             .with_ansi(std::io::stderr().is_terminal())
@@ -115,8 +117,9 @@ enum LogFormat {
 }
 
 impl Log {
-    /// Logs from now on.
+    /// Logs from now on. The daemon goes on if its log has no reader any more.
     pub(crate) fn init(&self) {
+        crate::outlive_the_reader();
         match self.log_format {
             LogFormat::Text => self.log.init(),
             LogFormat::Json => {

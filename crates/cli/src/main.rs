@@ -199,3 +199,9 @@ fn end_with_the_reader() {
     // SAFETY: no other thread runs yet.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
+
+/// Keeps a daemon alive when the reader of its log ends, such as `tee`.
+fn outlive_the_reader() {
+    // SAFETY: no handler of a signal runs code here, and the signal is only ignored.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}

@@ -1,7 +1,7 @@
 //! The results of a call: files, or a line for each array. `npy` and `texts` convert the elements.
 //! Stored arrays are left out, because they remain at the server.
 
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::npy;
 use crate::texts;
 use farcall_client::{Interface, Outcome, Receipt, Scalar};
@@ -124,7 +124,7 @@ impl Results<'_> {
                 None => Ok(()),
             };
             match (written, &ended) {
-                (Err(failure), Err(_)) => eprintln!("error: {failure}"),
+                (Err(failure), Err(_)) => failure::print(failure),
                 (Err(failure), Ok(())) => ended = Err(failure),
                 (Ok(()), _) => {}
             }

@@ -2,7 +2,7 @@
 //! file.
 
 use crate::document;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::folders;
 use crate::log::Log;
 use crate::preprocessor::Preprocessor;
@@ -158,7 +158,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let page = web::bind(config.web, config.tls.as_ref(), config.takeover)?;
     let files = files(&arguments, &config)?;
     for module in files.iter().filter(|file| Source::is_module(file)) {
-        eprintln!("loading {} ...", module.display());
+        failure::say(format_args!("loading {} ...", module.display()));
     }
     let options = arguments.preprocessor.options()?;
     let catalog = Catalog::load_with(&files, &options).map_err(Failure::failed)?;

@@ -135,13 +135,17 @@ struct Served(Child, String);
 
 impl Served {
     fn start(folder: &Path) -> Served {
+        Served::with_log(folder, Stdio::null())
+    }
+
+    fn with_log(folder: &Path, log: Stdio) -> Served {
         let interface = "Module test;\nLibrary \"libc.so.6\";\nDefine copy(\
              IN long n, IN double a[n], OUT double b[n]) Calls \"C\" memcpy(b, a, n);\n";
         std::fs::write(folder.join("test.idl"), interface).unwrap();
         let mut child = farcall(folder)
             .args(["serve", "test.idl", "--listen", "127.0.0.1:0"])
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(log)
             .spawn()
             .unwrap();
         let mut line = String::new();
@@ -236,12 +240,46 @@ fn a_server_says_why_its_workers_cannot_start() {
     assert!(said.contains("missing (workers.folder)"), "{said}");
 }
 
+/// A file on a full disk.
+fn full() -> Stdio {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+    full.unwrap().into()
+}
+
+/// A pipe that nobody reads any more.
+fn without_reader() -> Stdio {
+    std::io::pipe().unwrap().1.into()
+}
+
+#[test]
+fn a_server_goes_on_when_its_log_cannot_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    for log in [full(), without_reader()] {
+        let served = Served::with_log(folder.path(), log);
+        let output = farcall(folder.path())
+            .args(["call", "copy", "n=3", "a=1,2,3"])
+            .env("FARCALL_SERVER", &served.1)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+#[test]
+fn an_error_that_cannot_be_written_is_still_a_failure() {
+    let run = farcall(Path::new("."))
+        .args(["idl", "check", "missing.idl"])
+        .stderr(full())
+        .output()
+        .unwrap();
+    assert_eq!(run.status.code(), Some(1), "{run:?}");
+}
+
 #[test]
 fn completions_that_cannot_be_written_are_an_error() {
-    let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
     let run = farcall(Path::new("."))
         .args(["completions", "bash"])
-        .stdout(full.unwrap())
+        .stdout(full())
         .output()
         .unwrap();
     assert_eq!(run.status.code(), Some(1), "{run:?}");

@@ -460,9 +460,12 @@ impl Child<'_> {
             &none,
             std::ptr::null_mut()
         ));
-        // This program ignores the signal, as all programs in Rust do.
-        // SAFETY: a plain system call.
-        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+        // The job would inherit what the daemon ignores: the end of a reader, and Ctrl-C if a script
+        // started the daemon in the background.
+        for signal in 1..=libc::SIGRTMAX() {
+            // SAFETY: a plain system call. It fails for the signals that nobody can ignore.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
         must!(libc::setsid());
         for (place, fd) in (0..).zip(self.stdio) {
             must!(libc::dup2(fd, place));

@@ -36,6 +36,17 @@ fn output_and_exit_status_are_those_of_the_elements() {
 }
 
 #[test]
+fn jobs_do_not_ignore_the_signals_that_the_daemon_ignores() {
+    // A shell ignores Ctrl-C for what a script starts in the background.
+    let daemon = Node::start_by(&["sh", "-c", "trap '' INT HUP; exec \"$@\"", "sh"], &[]);
+    for (signal, number) in [("INT", libc::SIGINT), ("HUP", libc::SIGHUP)] {
+        let script = format!("kill -{signal} $$; exit 3");
+        let output = daemon.run(&["-n", "1", "--", "sh", "-c", &script]);
+        assert_eq!(output.status.code(), Some(128 + number), "{signal}");
+    }
+}
+
+#[test]
 fn with_nohup_a_job_outlives_its_terminal() {
     let daemon = Node::start(&[]);
     let script = "sleep 1; echo done";

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use clap::Args;
 use farcall_gang::client::{SavedJob, Taken};
 use farcall_quantity::duration;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -130,6 +130,11 @@ fn progress(what: &'static str, done: u64, bytes: u64) {
     if bytes >= LARGE && std::io::stderr().is_terminal() {
         let end = if done == bytes { "\n" } else { "" };
         let percent = done * 100 / bytes;
-        eprint!("\r{what} {percent} % of {:.1} MB{end}", bytes as f64 / 1e6);
+        let mut terminal = std::io::stderr();
+        let _ = write!(
+            terminal,
+            "\r{what} {percent} % of {:.1} MB{end}",
+            bytes as f64 / 1e6
+        );
     }
 }

@@ -115,7 +115,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
                      wait",
                     arguments.processes
                 );
-                eprintln!("{}", told::line(job, &text));
+                failure::say(told::line(job, &text));
             }
         };
         Ok(client?.run(spec, work, &mut told)?)
@@ -138,7 +138,7 @@ pub(super) fn watch(
         }
     };
     if let Some(cause) = &ended.cause {
-        eprintln!("{}", told::line(number, cause));
+        failure::say(told::line(number, cause));
     }
     if !is_quiet {
         let usage = ended.usage;
@@ -149,7 +149,7 @@ pub(super) fn watch(
             usage.system_us as f64 / 1e6,
             usage.peak_bytes as f64 / 1e6,
         );
-        eprintln!("{}", told::line(number, &text));
+        failure::say(told::line(number, &text));
     }
     std::process::exit(ended.status.into())
 }
@@ -220,10 +220,10 @@ fn environment(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<Str
     for (name, value) in variables {
         match (name.to_str(), value.to_str()) {
             (Some(name), Some(value)) => pairs.push(format!("{name}={value}")),
-            _ => eprintln!(
+            _ => failure::say(format_args!(
                 "farcall: the job does not get the environment variable `{}`, which is not UTF-8",
                 name.display()
-            ),
+            )),
         }
     }
     pairs

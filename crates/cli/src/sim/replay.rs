@@ -1,7 +1,7 @@
 //! `farcall sim replay`: replays a recorded day, as it was and with changes. The crate `twin` makes
 //! a scenario of the record; the Python package draws the picture.
 
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::form::Form;
 use crate::picture::{Painter, check_form};
 use crate::record::Source;
@@ -242,7 +242,7 @@ fn plot(
     arguments
         .painter
         .draw("farcall._replay", [data.as_path(), picture])?;
-    eprintln!("{}", picture.display());
+    failure::say(picture.display());
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 //! status of the metaserver, asks the policy (`farcall_schedule::pool`), and runs Slurm's commands.
 //! It ends all jobs at the end.
 
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use farcall_client::{Options, Server};
 use farcall_schedule::pool::{Action, Member, Others, Pool, Rules, State};
 use serde_json::Value;
@@ -373,7 +373,7 @@ fn too_short(job: &Listed, lead_s: f64) -> Option<String> {
 }
 
 fn say(text: &str) {
-    eprintln!("slurm: {text}");
+    failure::say(format_args!("slurm: {text}"));
 }
 
 /// The address that a server has printed into the file of its job.

@@ -283,7 +283,9 @@ impl Checker<'_> {
                 .iter()
                 .any(|param| param.count == Some(index));
             let passed = args.contains(&Passed::Param(index)) || *returns == Some(index) || counts;
-            if passed || is_used(interface, index) {
+            // A function of Python returns what it does not take.
+            let returned = interface.is_python() && interface.params[index].mode == Mode::Out;
+            if passed || returned || is_used(interface, index) {
                 continue;
             }
             let message = format!("`{}` is not used", parameter.name.text);
