@@ -47,8 +47,8 @@ pub struct Channel {
     /// Whether space was given back without a fence and a check for processes that wait for it.
     has_given: bool,
     interrupt: Option<fn() -> bool>,
-    /// Whether an operation stopped in the middle of a message or of a collective operation, so that
-    /// the channel is unusable.
+    /// Whether an operation stopped in the middle of a message or of a collective operation, so
+    /// that the channel is unusable.
     pub(crate) is_cut: bool,
     /// The channel for the collective operations.
     pub(crate) twin: Option<Box<Channel>>,

@@ -181,12 +181,7 @@ impl Pmi {
                 return Ok(());
             }
             "barrier_in" => {
-                self.waiting.insert(rank);
-                let ranks = self.waiting.iter().filter(|rank| **rank != PMIX);
-                if rank == PMIX || ranks.count() == self.begun.len() - 1 {
-                    let new = core::mem::take(&mut self.new);
-                    self.actions.push_back(PmiAction::Fence(new));
-                }
+                self.enter_barrier(rank);
                 return Ok(());
             }
             "finalize" => {
@@ -214,6 +209,15 @@ impl Pmi {
         };
         self.answer(rank, answer);
         Ok(())
+    }
+
+    fn enter_barrier(&mut self, rank: u16) {
+        self.waiting.insert(rank);
+        let ranks = self.waiting.iter().filter(|rank| **rank != PMIX);
+        if rank == PMIX || ranks.count() == self.begun.len() - 1 {
+            let new = core::mem::take(&mut self.new);
+            self.actions.push_back(PmiAction::Fence(new));
+        }
     }
 
     fn answer(&mut self, rank: u16, mut line: String) {

@@ -1,6 +1,6 @@
 //! Tests how the root daemon moves a gang job when a node is lost meanwhile. The front end that
-//! moves it learns this once, and can choose other nodes. Other things happen during a move too: the
-//! gang job is killed, its front end reads nothing, or a checkpoint was given up just before.
+//! moves it learns this once, and can choose other nodes. Other things happen during a move too:
+//! the gang job is killed, its front end reads nothing, or a checkpoint was given up just before.
 
 use farcall_gang_proto::rest::Phase;
 use farcall_gang_proto::{

@@ -460,8 +460,8 @@ impl Child<'_> {
             &none,
             std::ptr::null_mut()
         ));
-        // The job would inherit what the daemon ignores: the end of a reader, and Ctrl-C if a script
-        // started the daemon in the background.
+        // The job would inherit what the daemon ignores: the end of a reader, and Ctrl-C if a
+        // script started the daemon in the background.
         for signal in 1..=libc::SIGRTMAX() {
             // SAFETY: a plain system call. It fails for the signals that nobody can ignore.
             unsafe { libc::signal(signal, libc::SIG_DFL) };

@@ -281,8 +281,8 @@ impl Interface {
     }
 }
 
-/// A message of `rtnetlink(7)` that gives an interface an IP address (`RTM_NEWADDR`). The request of
-/// `netdevice(7)` would replace an address of IPv4.
+/// A message of `rtnetlink(7)` that gives an interface an IP address (`RTM_NEWADDR`). The request
+/// of `netdevice(7)` would replace an address of IPv4.
 fn new_address(index: c_int, address: IpAddr, prefix: u8) -> Vec<u8> {
     let mut attributes = Vec::new();
     let mut attribute = |kind: u16, value: &[u8]| {

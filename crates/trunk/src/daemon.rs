@@ -443,7 +443,8 @@ impl Daemon {
         }
     }
 
-    /// Gives the virtual interface the MTU that the smallest link of this node and its peers allows.
+    /// Gives the virtual interface the MTU that the smallest link of this node and its peers
+    /// allows.
     fn follow_mtu(&mut self) {
         let mtu = self.trunk.mtu();
         if mtu == self.mtu {

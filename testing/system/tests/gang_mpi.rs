@@ -226,8 +226,8 @@ fn programs_of_open_mpi_share_two_nodes() {
     }
 }
 
-/// A process that ends before `MPI_Finalize` ends its job, as under `mpiexec`: the others would wait
-/// for it for ever.
+/// A process that ends before `MPI_Finalize` ends its job, as under `mpiexec`: the others would
+/// wait for it for ever.
 #[test]
 fn a_process_that_leaves_early_ends_its_job() {
     for program in [compiled(), compiled_for_open_mpi()] {

@@ -82,8 +82,8 @@ impl Root {
         self.orders.extend(holds);
     }
 
-    /// Lets the nodes that have just prepared a gang job hold its output back, if its front end does
-    /// not read now.
+    /// Lets the nodes that have just prepared a gang job hold its output back, if its front end
+    /// does not read now.
     pub(super) fn hold_prepared(&mut self, id: JobId) {
         let job = self.jobs.get(&id);
         if let Some(job) = job.filter(|job| self.held.contains(&job.front)) {

@@ -8,7 +8,7 @@ mod moves;
 use farcall_gang_proto::rest::Phase;
 use farcall_gang_proto::{
     Action, Ended, Form, JobId, JobSpec, Lengths, Message, Nanos, Order, Place, Placement, Report,
-    Rest, Root, Round, Settings, Step, Switch, Usage,
+    Rest, Root, Round, Settings, Step, Switch,
 };
 use farcall_random::SplitMix64;
 use std::cmp::Reverse;
@@ -572,8 +572,7 @@ impl World {
             let killed = Ended {
                 status: 137,
                 cause: Some("was killed".to_string()),
-                usage: Usage::default(),
-                is_missed: None,
+                ..Ended::default()
             };
             self.report(index, Message::ProcessEnded(id, rank, killed));
         }
