@@ -56,6 +56,9 @@ impl Texts {
         mode: Mode,
     ) -> Result<Argument<'a>, String> {
         // SAFETY: the caller's promise.
+        let value = unsafe { value.without_rows(layout.text_count()) };
+        let value = &value.map_err(|given| mismatch(param, &given))?;
+        // SAFETY: the same promise.
         let place = unsafe { place(param, layout, value, mode) };
         let place = place.map_err(|given| mismatch(param, &given))?;
         let mut fields = vec![0; layout.client_bytes as usize];
