@@ -101,6 +101,7 @@ def test_fewer_texts_than_the_call_wants_are_an_error(start, library):
     ran = rscript(library, text, server.address)
     assert ran.returncode == 0, ran.stderr
     assert "argument `words`: " in ran.stdout, ran.stdout
+    assert "the call needs 1000" in ran.stdout, ran.stdout
 
 
 def test_errors_before_a_call_have_a_class_too(library):

@@ -443,7 +443,9 @@ unsafe fn texts_of(value: &Value, count: usize) -> Result<Scalar, String> {
                 return Ok(Scalar::NULL_TEXT.to_owned());
             }
             if text.is_null() {
-                return Err(format!("NULL as string {index}"));
+                return Err(format!(
+                    "NULL as string {index}, and the call needs {count}"
+                ));
             }
             // SAFETY: the same promise.
             utf8(unsafe { CStr::from_ptr(text) }.to_bytes())

@@ -157,7 +157,9 @@ unsafe fn place(
             };
             match (0..count).find(is_null) {
                 Some(_) if ninf::is_calling() && mode != Mode::In => Ok(TextMemory::Made(pointers)),
-                Some(index) => Err(format!("NULL as string {index}")),
+                Some(index) => Err(format!(
+                    "NULL as string {index}, and the call needs {count}"
+                )),
                 None => Ok(TextMemory::Room(pointers)),
             }
         }
