@@ -31,6 +31,12 @@ static farcall_kind kind_of(CFI_type_t type) {
   }
 }
 
+/* What FARCALL_ROWS points to. */
+typedef struct {
+  void *first;
+  size_t count;
+} texts;
+
 /* The text of a scalar, without trailing blanks. */
 static size_t text_length(const CFI_cdesc_t *given) {
   const char *text = given->base_addr;
@@ -53,8 +59,21 @@ static int kind_without_size(CFI_type_t type, farcall_kind wanted, farcall_kind 
   return kind_of(type) == element ? (int)FARCALL_ARRAY : (int)kind_of(type);
 }
 
+/* Texts of several characters each, of which the library compares the number with the interface.
+ * `rows` remains until the call has begun. */
+static void set_rows(farcall_value *value, const CFI_cdesc_t *given, texts *rows) {
+  CFI_rank_t rank;
+
+  rows->first = given->base_addr;
+  rows->count = 1;
+  for (rank = 0; rank < given->rank; rank++)
+    rows->count *= (size_t)given->dim[rank].extent;
+  value->data = rows;
+  value->kind = FARCALL_ROWS;
+}
+
 static farcall_value value_of(const CFI_cdesc_t *given, const farcall_function *function,
-                              size_t index) {
+                              size_t index, texts *rows) {
   const farcall_kind wanted = farcall_argument_kind(function, index);
   farcall_value value = {NULL, 0, FARCALL_REFUSED, 0};
   CFI_rank_t rank;
@@ -84,16 +103,19 @@ static farcall_value value_of(const CFI_cdesc_t *given, const farcall_function *
     value.kind = FARCALL_TEXT;
     value.bytes = text_length(given);
   }
+  if (wanted == FARCALL_ARRAY && value.kind == FARCALL_CHAR && given->elem_len > 1 &&
+      farcall_argument_type(function, index) == FARCALL_TEXT)
+    set_rows(&value, given, rows);
   return value;
 }
 
 static size_t values_of(const farcall_function *function, CFI_cdesc_t **given,
-                        farcall_value *values) {
+                        farcall_value *values, texts *rows) {
   size_t index, count = MOST;
   while (count > 0 && given[count - 1] == NULL)
     count--;
   for (index = 0; index < count; index++)
-    values[index] = value_of(given[index], function, index);
+    values[index] = value_of(given[index], function, index, &rows[index]);
   return count;
 }
 
@@ -113,7 +135,8 @@ static size_t values_of(const farcall_function *function, CFI_cdesc_t **given,
         a20, a21, a22, a23, a24, a25, a26, a27, a28, a29, a30, a31, a32, a33, a34, a35, a36, a37,  \
         a38, a39, a40};                                                                            \
     farcall_value values[MOST];                                                                    \
-    const size_t count = values_of(function, given, values);                                       \
+    texts rows[MOST];                                                                              \
+    const size_t count = values_of(function, given, values, rows);                                 \
     return call(function, values, count);                                                          \
   }
 
@@ -127,13 +150,15 @@ typedef struct {
 
 held farcall_fortran_put(farcall_server *server, CFI_cdesc_t *array) {
   size_t shape[CFI_MAX_RANK];
+  /* A stored array has numbers, and one character is one. */
+  const int is_text = array->type == CFI_type_char && array->elem_len != 1;
+  const int kind = is_text ? FARCALL_TEXT : kind_of(array->type);
   CFI_rank_t rank;
   held result;
 
   for (rank = 0; rank < array->rank; rank++)
     shape[rank] = (size_t)array->dim[rank].extent;
-  result.handle =
-      farcall_put(server, kind_of(array->type), shape, (size_t)array->rank, 1, array->base_addr);
+  result.handle = farcall_put(server, kind, shape, (size_t)array->rank, 1, array->base_addr);
   return result;
 }
 

@@ -98,6 +98,7 @@ C     A function of Fortran expects numbers by reference, so it is refused.
      &  'fortran/back'), GRPC_NO_ERROR)
       CALL CHECK(42, GRPC_CALL(HANDLE, 1, TOLD),
      &  GRPC_OTHER_ERROR_CODE)
+      CALL CHECK(60, GRPC_PERROR_NP('back '), GRPC_NO_ERROR)
 C     A variable without a handle, and a copy of a handle that has ended.
       OTHER = HANDLE
       CALL CHECK(48, GRPC_FUNCTION_HANDLE_DESTRUCT(HANDLE),

@@ -60,3 +60,51 @@ def test_arrays_of_assumed_size_have_the_size_of_the_interface(start, tmp_path):
     ran = run(program, start(LANGUAGES).address)
     assert ran.stdout.endswith("done\n"), ran.stdout + ran.stderr
     assert "argument `n`: expected int" in ran.stdout, ran.stdout
+
+
+TEXTS = """\
+program texts
+  use farcall
+  use, intrinsic :: iso_c_binding
+  implicit none
+  type(farcall_server) :: server
+  type(farcall_handle) :: stored
+  character(12, c_char) :: six(6) = ["one  ", "two  ", "three", "four ", "five ", "six  "]
+  character(24, c_char) :: wide(2) = ["one", "two"], was(2), one = "one"
+  character(64, c_char) :: text
+  integer(c_int) :: length
+  character(1024) :: address
+
+  call get_command_argument(1, address)
+  call farcall_connect(server, trim(address))
+  if (farcall_call(f("join"), 3, six, "-", text, length) /= FARCALL_ARGUMENT) error stop "six"
+  print "(a)", farcall_error_message()
+  if (farcall_call(f("join"), 3, six(::2), "-", text, length) /= FARCALL_OK) error stop "some"
+  if (text(:length) /= "one-three-five") error stop "joined"
+  if (farcall_call(f("join"), 1, one, "-", text, length) /= FARCALL_OK) error stop "one"
+  if (text(:length) /= "one") error stop "one joined"
+  was = wide
+  if (farcall_call(f("capitals"), 4, 12, wide) /= FARCALL_ARGUMENT) error stop "wide"
+  if (any(wide /= was)) error stop "changed"
+  if (farcall_call(f("capitals"), 2, 12, wide) /= FARCALL_OK) error stop "capitals"
+  if (wide(1) /= "ONE" .or. wide(2) /= "TWO") error stop "not in capitals"
+  stored = farcall_put(server, six)
+  if (c_associated(stored%handle)) error stop "stored"
+  print "(a)", farcall_error_message()
+contains
+  type(farcall_function) function f(name)
+    character(*), intent(in) :: name
+    f = farcall_function_of(server, name)
+  end function
+end program
+"""
+
+
+def test_an_array_of_texts_has_as_many_as_the_call_needs(start, tmp_path):
+    source = tmp_path / "texts.f90"
+    source.write_text(TEXTS)
+    program = compile_fortran(source, tmp_path / "texts")
+    ran = run(program, start(LANGUAGES).address)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "argument `words`" in ran.stdout and "6 texts" in ran.stdout, ran.stdout
+    assert "not the kind of a number" in ran.stdout, ran.stdout

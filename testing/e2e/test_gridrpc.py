@@ -108,6 +108,29 @@ def test_a_call_of_a_group_runs_again_from_the_same_array(start, tmp_path):
     assert sorted(ran.stdout.splitlines()) == ["0 wrong", "cut"], ran.stdout + ran.stderr
 
 
+PERROR = """\
+#include <ninf.h>
+#include <stdio.h>
+
+int main(void) {
+  Ninf_call("nothing");
+  Ninf_perror("full");
+  Ninf_perror(NULL);
+  puts("done");
+  return 0;
+}
+"""
+
+
+def test_an_error_is_printed_where_standard_error_is_full(languages, tmp_path):
+    (tmp_path / "perror.c").write_text(PERROR)
+    program = compile_c(tmp_path / "perror.c", tmp_path / "perror")
+    ran = run("sh", "-c", f"{program} 2>/dev/full", FARCALL_SERVER=languages.address)
+    assert (ran.returncode, ran.stdout) == (0, "done\n")
+    ran = run(program, FARCALL_SERVER=languages.address)
+    assert re.fullmatch(r"full: (.*`nothing`.*\n)\1", ran.stderr), ran.stderr
+
+
 def test_the_ninf_environment_is_honoured(languages, tmp_path):
     program = compile_c(E2E / "ninf.c", tmp_path / "ninf")
     address = languages.address.removeprefix("farcall://")

@@ -1,6 +1,7 @@
 """Clients and interface files that were written for Ninf-G 5."""
 
 import os
+import re
 import shutil
 import subprocess
 
@@ -41,6 +42,8 @@ def test_a_client_in_fortran(tmp_path):
     )
     ran = run(program, tmp_path / "client.conf")
     assert ran.returncode == 0, ran.stdout + ran.stderr
+    # GRPC_PERROR_NP says why a call was refused.
+    assert re.search(r"^back: fortran/back: .*callback", ran.stderr, re.MULTILINE), ran.stderr
     process.stop()
 
 

@@ -101,6 +101,23 @@ def test_fewer_texts_than_the_call_wants_are_an_error(start, library):
     ran = rscript(library, text, server.address)
     assert ran.returncode == 0, ran.stderr
     assert "argument `words`: " in ran.stdout, ran.stdout
+    assert "the call needs 1000" in ran.stdout, ran.stdout
+
+
+def test_errors_before_a_call_have_a_class_too(library):
+    text = """
+    library(farcall)
+    class_of <- function(made) tryCatch(made, error = function(error) class(error)[1])
+    stopifnot(
+        class_of(farcall_connect(7)) == "farcall_argument",
+        class_of(farcall_connect(NA_character_)) == "farcall_argument",
+        class_of(farcall_function(1, "f")) == "farcall_argument",
+        class_of(farcall_method(1, "f")) == "farcall_argument",
+        class_of(farcall_start(sum, 1)) == "farcall_argument",
+        class_of(farcall_result(1)) == "farcall_argument")
+    """
+    ran = rscript(library, text)
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_arguments_may_have_any_name(start, library, tmp_path):

@@ -41,6 +41,10 @@
 // each argument, and returns NULL, or a text that says why it failed.
 #define FARCALL_CLOSURE 12
 
+// The kind of texts in rows of characters, for Fortran. `data` points to two words: the address of
+// the first row, and the number of rows. `bytes` is the size of all rows.
+#define FARCALL_ROWS 13
+
 // Bytes of a job id as text, with the NUL at its end.
 #define FARCALL_JOB_ID_BYTES 33
 

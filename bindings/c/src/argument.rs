@@ -36,6 +36,17 @@ pub const FARCALL_SCATTERED: i32 = -2;
 /// char *f(void *user, void *const *arguments)` and its `user`. The function gets the address of
 /// each argument, and returns NULL, or a text that says why it failed.
 pub const FARCALL_CLOSURE: i32 = 12;
+/// The kind of texts in rows of characters, for Fortran. `data` points to two words: the address of
+/// the first row, and the number of rows. `bytes` is the size of all rows.
+pub const FARCALL_ROWS: i32 = 13;
+
+/// What `data` of `FARCALL_ROWS` points to.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Rows {
+    first: *mut c_void,
+    count: usize,
+}
 
 impl Value {
     /// A pointer to the type that the interface declares.
@@ -50,6 +61,26 @@ impl Value {
 
     fn is_checked(&self) -> bool {
         self.kind != Kind::FarcallArray as i32
+    }
+
+    /// Texts as characters, if it has them in rows. There must be as many rows as the call needs.
+    ///
+    /// # Safety
+    /// `data` of `FARCALL_ROWS` is as its kind says.
+    pub(crate) unsafe fn without_rows(&self, needed: usize) -> Result<Value, String> {
+        if self.kind != FARCALL_ROWS {
+            return Ok(*self);
+        }
+        // SAFETY: the caller's promise.
+        let Rows { first, count } = unsafe { read_as(self.data) };
+        if count != needed {
+            return Err(format!("{count} texts, and the call needs {needed}"));
+        }
+        Ok(Value {
+            data: first,
+            kind: Kind::FarcallChar as i32,
+            ..*self
+        })
     }
 
     /// Whether it can be a callback.
@@ -90,7 +121,7 @@ fn described(kind: i32) -> Option<(&'static str, usize)> {
         8 => ("dcomplex", 16),
         9 => ("text", 0),
         10 | FARCALL_CLOSURE => ("a function", 0),
-        11 => ("texts", 0),
+        11 | FARCALL_ROWS => ("texts", 0),
         _ => return None,
     })
 }
@@ -398,6 +429,8 @@ unsafe fn texts_of(value: &Value, count: usize) -> Result<Scalar, String> {
         Ok(text) => Ok(text.to_owned()),
         Err(_) => Err("text that is not UTF-8".to_owned()),
     };
+    // SAFETY: the caller's promise.
+    let value = unsafe { value.without_rows(count) }?;
     if count > 0 && value.data.is_null() {
         return Err("NULL".to_owned());
     }
@@ -410,7 +443,9 @@ unsafe fn texts_of(value: &Value, count: usize) -> Result<Scalar, String> {
                 return Ok(Scalar::NULL_TEXT.to_owned());
             }
             if text.is_null() {
-                return Err(format!("NULL as string {index}"));
+                return Err(format!(
+                    "NULL as string {index}, and the call needs {count}"
+                ));
             }
             // SAFETY: the same promise.
             utf8(unsafe { CStr::from_ptr(text) }.to_bytes())

@@ -47,8 +47,8 @@ static void release(fortran_t *given) {
     free(given->texts[index]);
 }
 
-/* Reads the arguments by the interface of the function. 0 if there is one that Fortran cannot pass,
- * such as an array of texts, or no memory. */
+/* Reads the arguments by the interface of the function. If there is one that Fortran cannot pass,
+ * such as an array of texts, or no memory, it returns 0 and records why. */
 static int collect(fortran_t *given, const farcall_function *function, va_list *list) {
   farcall_kind kinds[MOST_ARGUMENTS];
   size_t index, position = 0, length;
@@ -56,6 +56,7 @@ static int collect(fortran_t *given, const farcall_function *function, va_list *
   given->count = farcall_argument_count(function);
   if (given->count > MOST_ARGUMENTS) {
     given->count = 0;
+    farcall_internal_not_for_fortran(function);
     return 0;
   }
   memset(given->texts, 0, given->count * sizeof *given->texts);
@@ -65,8 +66,10 @@ static int collect(fortran_t *given, const farcall_function *function, va_list *
     kinds[index] = farcall_argument_kind(function, index);
     given->pointers[index] = va_arg(*list, void *);
     if (kinds[index] == FARCALL_FUNCTION ||
-        (kinds[index] == FARCALL_ARRAY && farcall_argument_type(function, index) == FARCALL_TEXT))
+        (kinds[index] == FARCALL_ARRAY && farcall_argument_type(function, index) == FARCALL_TEXT)) {
+      farcall_internal_not_for_fortran(function);
       return 0;
+    }
   }
   for (; farcall_internal_placeholder(function, position) >= 0; position++)
     (void)va_arg(*list, void *);
@@ -74,8 +77,10 @@ static int collect(fortran_t *given, const farcall_function *function, va_list *
     if (kinds[index] == FARCALL_TEXT) {
       length = va_arg(*list, size_t);
       given->texts[index] = c_text(given->pointers[index], length);
-      if (given->texts[index] == NULL)
+      if (given->texts[index] == NULL) {
+        farcall_internal_out_of_memory();
         return 0;
+      }
       given->pointers[index] = &given->texts[index];
     } else if (farcall_internal_is_character(function, index)) {
       (void)va_arg(*list, size_t);
@@ -212,6 +217,14 @@ grpc_error_t grpc_function_handle_get_error_np_(int64_t *handle) {
   grpc_function_handle_t named = handle_of(handle);
 
   return grpc_function_handle_get_error_np(&named);
+}
+
+grpc_error_t grpc_perror_np_(const char *text, size_t length) {
+  char *made = c_text(text, length);
+  grpc_error_t error = grpc_perror_np(made);
+
+  free(made);
+  return error;
 }
 
 grpc_error_t grpc_function_handle_perror_np_(int64_t *handle, const char *text, size_t length) {

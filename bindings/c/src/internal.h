@@ -23,6 +23,8 @@ int farcall_internal_placeholder(const farcall_function *function, size_t positi
 
 /* 1 if the argument is a character or an array of them, and no integer of 8 bits, else 0. */
 int farcall_internal_is_character(const farcall_function *function, size_t index);
+/* Records as the last error that Fortran cannot pass the arguments of the function. */
+void farcall_internal_not_for_fortran(const farcall_function *function);
 
 /* A share of the function of a handle, and the calls that take it over. */
 grpc_error_t farcall_internal_grpc_function(const grpc_function_handle_t *handle,

@@ -15,6 +15,7 @@ use farcall_client::Options;
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::io::Write;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use streams::Streams;
 
@@ -467,13 +468,15 @@ unsafe fn option(
 pub unsafe extern "C" fn Ninf_perror(what: *const c_char) {
     // SAFETY: it is a string of this thread.
     let message = unsafe { CStr::from_ptr(farcall_error_message()) }.to_string_lossy();
-    if what.is_null() {
-        eprintln!("{message}");
+    let line = if what.is_null() {
+        format!("{message}\n")
     } else {
         // SAFETY: the caller's promise.
         let what = unsafe { CStr::from_ptr(what) }.to_string_lossy();
-        eprintln!("{what}: {message}");
-    }
+        format!("{what}: {message}\n")
+    };
+    // There is nowhere else to tell that standard error is full or closed.
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 /// The status of the last operation of this thread that failed.

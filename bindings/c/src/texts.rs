@@ -56,6 +56,9 @@ impl Texts {
         mode: Mode,
     ) -> Result<Argument<'a>, String> {
         // SAFETY: the caller's promise.
+        let value = unsafe { value.without_rows(layout.text_count()) };
+        let value = &value.map_err(|given| mismatch(param, &given))?;
+        // SAFETY: the same promise.
         let place = unsafe { place(param, layout, value, mode) };
         let place = place.map_err(|given| mismatch(param, &given))?;
         let mut fields = vec![0; layout.client_bytes as usize];
@@ -154,7 +157,9 @@ unsafe fn place(
             };
             match (0..count).find(is_null) {
                 Some(_) if ninf::is_calling() && mode != Mode::In => Ok(TextMemory::Made(pointers)),
-                Some(index) => Err(format!("NULL as string {index}")),
+                Some(index) => Err(format!(
+                    "NULL as string {index}, and the call needs {count}"
+                )),
                 None => Ok(TextMemory::Room(pointers)),
             }
         }

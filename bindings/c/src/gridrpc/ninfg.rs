@@ -7,7 +7,7 @@
 
 use super::handle::Handle;
 use super::{Code, Fault, NO_ERROR, SESSIONS, grid, run, wait};
-use crate::error::{Problem, guard};
+use crate::error::{Problem, fail, guard};
 use crate::function::{Function, Times, kind};
 use crate::object::Object;
 use crate::{Kind, text};
@@ -72,6 +72,20 @@ pub unsafe extern "C" fn farcall_internal_is_character(
     let function = unsafe { function.as_ref() };
     let param = function.and_then(|function| function.param(index));
     c_int::from(param.is_some_and(|param| param.ty == Type::Char))
+}
+
+/// For `grpc_fortran.c`: records why a call was not begun.
+///
+/// # Safety
+/// `function` is one of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_internal_not_for_fortran(function: *const Function) {
+    // SAFETY: the caller's promise.
+    let function = unsafe { function.as_ref() };
+    let name = function.map_or("the function", |function| function.client.qualified_name());
+    let text = "GRPC_CALL of Fortran passes no callback, no array of texts, and at most 256 \
+                arguments: use the module `farcall`";
+    fail(Problem::argument(format!("{name}: {text}")));
 }
 
 /// Makes an object of a class at a server, or at the default server if `server` is NULL.

@@ -13,8 +13,9 @@
     "internal", "running", "cancelled", "unknown_session")
 
 farcall_connect <- function(address = NULL, timeout = 0) {
-    if (!is.null(address) && !(is.character(address) && length(address) == 1))
-        stop("`address` must be one text, such as \"farcall://host:3717\" or \"ssh://host\"")
+    if (!is.null(address) && !.is_text(address))
+        .stop("farcall_argument", paste0("`address` must be one text, such as ",
+            "\"farcall://host:3717\" or \"ssh://host\""))
     server <- .guarded(.Call(fc_connect, address, as.double(timeout)))
     structure(list(pointer = server, address = address), class = "farcall_server")
 }
@@ -36,6 +37,8 @@ farcall_new <- function(server, class) {
 }
 
 farcall_method <- function(object, name) {
+    if (!inherits(object, "farcall_object"))
+        .stop("farcall_argument", "`object` must be an object of a server, from farcall_new()")
     .check_name(name)
     .as_function(.guarded(.Call(fc_method, unclass(object)$pointer, name)))
 }
@@ -49,7 +52,8 @@ farcall_method <- function(object, name) {
 
 farcall_start <- function(.f, ...) {
     if (!inherits(.f, "farcall_function"))
-        stop("the first argument must be a function of a server, from farcall_function()")
+        .stop("farcall_argument",
+            "the first argument must be a function of a server, from farcall_function()")
     attr(.f, "start")(...)
 }
 
@@ -107,17 +111,19 @@ print.farcall_session <- function(x, ...) {
 
 .check_server <- function(server) {
     if (!inherits(server, "farcall_server"))
-        stop("`server` must be a connection, from farcall_connect()", call. = FALSE)
+        .stop("farcall_argument", "`server` must be a connection, from farcall_connect()")
 }
 
+.is_text <- function(value) is.character(value) && length(value) == 1 && !is.na(value)
+
 .check_name <- function(name) {
-    if (!(is.character(name) && length(name) == 1 && !is.na(name)))
+    if (!.is_text(name))
         .stop("farcall_argument", "the name of a function or a class must be one text")
 }
 
 .check_session <- function(session) {
     if (!inherits(session, "farcall_session"))
-        stop("`session` must be a call in progress, from farcall_start()", call. = FALSE)
+        .stop("farcall_argument", "`session` must be a call in progress, from farcall_start()")
 }
 
 # An error whose class says whose fault it was: farcall_argument, farcall_connection, ...

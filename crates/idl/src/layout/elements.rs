@@ -70,18 +70,30 @@ impl Interface {
         (shown, bytes.get(..length as usize).unwrap_or(bytes))
     }
 
-    /// The index of each entry of [`Interface::element_refs`], for a caller that has the arrays.
+    /// The index of each entry of [`Interface::element_refs`], for a caller that has the arrays. It
+    /// is within the array, whose length is known here if no other element decides it.
     pub fn element_indices(&self, scalars: &[Option<Scalar>]) -> Result<Vec<i64>, ElementError> {
         let values = Values {
             scalars,
             elements: &[],
         };
         let index = |reference: &crate::ElementRef| {
+            let array = || self.name_of(reference.param);
             let index = reference.index.integer(values);
-            index.map_err(|error| ElementError::Eval {
-                array: self.name_of(reference.param),
+            let index = index.map_err(|error| ElementError::Eval {
+                array: array(),
                 error,
-            })
+            })?;
+            let dims = &self.params[reference.param].dims;
+            let size = dims.first().and_then(|dim| dim.size.integer(values).ok());
+            match size {
+                Some(size) if !(0..size).contains(&index) => Err(ElementError::OutOfBounds {
+                    array: array(),
+                    index,
+                    size: u64::try_from(size).unwrap_or(0),
+                }),
+                _ => Ok(index),
+            }
         };
         self.element_refs.iter().map(index).collect()
     }

@@ -277,6 +277,11 @@ fn elements_are_stated_and_verified() {
     });
     let scalars = ints(&[2], 3);
     assert_eq!(interface.element_indices(&scalars).unwrap(), [2]);
+    let mut short = interface.clone();
+    short.params[1].dims = vec![dim(Op::Param(0))];
+    let error = short.element_indices(&scalars).unwrap_err();
+    let text = "array `ptr`: element 2 is used as a size but it has 2 elements";
+    assert_eq!(error.to_string(), text);
     let layout = interface.layout(&scalars, &[7]).unwrap();
     assert_eq!(layout.arrays[1].bytes, 56);
     let mut buffer = vec![0u8; layout.bytes as usize];
