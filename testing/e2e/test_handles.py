@@ -97,7 +97,7 @@ def test_nobody_gets_the_transpose(server):
         times(rows)
     with pytest.raises(farcall.ArgumentError, match="expected double of shape"):
         times(server.put(np.zeros((4, 3), order="F")))
-    with pytest.raises(farcall.ArgumentError, match="the handle has float"):
+    with pytest.raises(farcall.ArgumentError, match="given float"):
         times(server.put(np.zeros((3, 3), np.float32, order="F")))
     with pytest.raises(farcall.ArgumentError, match="array of numbers"):
         server.put(np.array(["text"]))
@@ -318,7 +318,7 @@ def test_from_c(library_server, tmp_path):
     program = compile_c(ROOT / "testing" / "e2e" / "handles.c", tmp_path / "handles")
     ran = run(program, library_server.address)
     assert ran.returncode == 0, ran.stdout
-    assert "in columns, the handle has double of shape" in ran.stdout
+    assert "in columns, given double of shape" in ran.stdout
     assert "the array has 32 bytes, given 1" in ran.stdout
     assert "there is no array" in ran.stdout
     assert ran.stdout.count("is not the kind of a number") == 3

@@ -148,6 +148,15 @@ def test_jobs_that_fail_are_said_and_not_asked_for_again_at_once(interface, tmp_
     assert log.read_text().count("Invalid partition") <= 2, log.read_text()
 
 
+@pytest.mark.usefixtures("slurm")
+def test_options_do_not_hide_jobs_from_the_pool(interface, tmp_path):
+    hiding = ["--slurm-option=--job-name=mine", "--slurm-option=--output=/dev/null"]
+    with pool(interface, tmp_path, "--min", "1", "--max", "1", *hiding) as address:
+        wait_until(lambda: servers(address), 60, "a server of Slurm")
+        wait_until(lambda: "serves at" in (tmp_path / "log").read_text(), 30, "its address")
+    wait_until(lambda: not jobs(), 60, "that the job ends with the pool")
+
+
 def test_an_open_pool_needs_tokens(interface):
     words = [FARCALL, "up", "--slurm", interface, "--listen", "0.0.0.0:0"]
     ran = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)

@@ -50,6 +50,8 @@ def permits(allowed, address):
         ("http://[2001:db8::1]:8080", "http://[2001:db8::1]:8080/"),
         ("file:///srv/a.npy", "file:///srv/a.npy"),
         ("file:/srv/a.npy", "file:///srv/a.npy"),
+        ("file:///srv/a b.npy", "file:///srv/a b.npy"),
+        ("file:///srv/100%.npy", "file:///srv/100%.npy"),
         ("folder:runs/a.npy", "folder:runs/a.npy"),
         ("sqlite:///srv/stock.db", "sqlite:/srv/stock.db"),
         ("S3://stock.2024/a%20b/c.npy", "s3://stock.2024/a%20b/c.npy"),
@@ -62,6 +64,22 @@ def test_an_address_has_one_spelling(text, spelled):
     parsed = addresses.parse(text)
     assert str(parsed) == spelled
     assert addresses.parse(spelled) == parsed
+
+
+def test_the_address_of_a_file_is_decoded_once():
+    assert addresses.parse("file:///srv/a%20b%23%C3%A9.npy").path == "/srv/a b#\u00e9.npy"
+    assert addresses.parse("file:///srv/%2541.npy").path == "/srv/%41.npy"
+    assert addresses.parse("folder:a%20b.npy").path == "a%20b.npy"
+    assert permits("file:///srv/my%20data/", "file:///srv/my data/a.npy")
+    for text in ["file:///srv/%2e%2e/a.npy", "file:///srv%2Fa.npy", "file:///srv/a%00.npy"]:
+        with pytest.raises(RefusedError):
+            addresses.parse(text)
+
+
+@pytest.mark.parametrize("text", ["https://a.org/%ff.npy", "s3://stock/%ff", "file:///%ff.npy"])
+def test_an_escape_that_is_no_utf_8_is_refused(text):
+    with pytest.raises(RefusedError, match="escapes in its path that are not UTF-8"):
+        addresses.parse(text)
 
 
 def test_an_entry_allows_what_it_names():
@@ -216,6 +234,19 @@ def test_a_column_can_be_called_j():
     assert table("J\n1\n2\n").tolist() == [1.0, 2.0]
     assert table("j,J\n1,2\n", wanted="long", columns=["J"]).tolist() == [2]
     assert table("1j\n2\n", wanted="dcomplex").tolist() == [1j, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a,b\nx,2\n", "'x' to float64 at row 1, column 1"),
+        ("a,b\n1,2\n3,x\n", "'x' to float64 at row 2, column 2"),
+        ("a,b\n1,2\n3\n", "changed from 2 to 1 at row 2$"),
+    ],
+)
+def test_errors_of_a_table_count_rows_from_1(text, said):
+    with pytest.raises(UnfitError, match=said):
+        table(text)
 
 
 def test_an_empty_line_changes_no_shape():

@@ -127,10 +127,24 @@ fn check_name(name: &str) -> Result<(), Failure> {
 fn revoke(folder: &Path, name: &str) -> Result<(), Failure> {
     let revoked = folder.join(REVOKED);
     let serial = |path: &Path| farcall_tls::serial_number(path).map_err(Failure::failed);
+    if [AUTHORITY, REVOKED].contains(&name) || name.contains('/') {
+        return Err(Failure::usage(format!(
+            "`{name}` is not the name of a certificate that can be revoked; write the name of a \
+             user, or `server`"
+        )));
+    }
+    let certificate = folder.join(format!("{name}.pem"));
+    let exists = certificate.exists();
+    if !exists && !is_revoked(&revoked, name) {
+        return Err(Failure::failed(format!(
+            "{} does not exist, so there is no certificate to revoke; check the folder and the \
+             name",
+            certificate.display()
+        )));
+    }
     let authority = authority(folder)?;
     // A command that was interrupted has moved the certificate, and the list may lack it.
-    let certificate = folder.join(format!("{name}.pem"));
-    if certificate.exists() || !is_revoked(&revoked, name) {
+    if exists {
         let number = serial(&certificate)?;
         fs::create_dir_all(&revoked).map_err(|error| failed(&revoked, error))?;
         let number: String = number.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -223,17 +223,11 @@ impl Jobs {
         let warning_s = (rules.lead_s - EARLY_S).min(65535.0);
         let signal = (warning_s >= 1.0).then(|| format!("--signal=B:USR1@{warning_s:.0}"));
         let (output, errors) = (file("out"), file("err"));
-        let mut words = vec![
-            "--parsable",
-            "--no-requeue",
-            "--job-name",
-            name,
-            "--output",
-            &output,
-        ];
-        words.extend(["--error", &errors]);
-        words.extend(signal.as_deref());
+        let mut words: Vec<&str> = signal.as_deref().into_iter().collect();
         words.extend(options.iter().map(String::as_str));
+        // The last ones count. By the name and the files, this program finds the job again.
+        words.extend(["--parsable", "--no-requeue", "--job-name", name]);
+        words.extend(["--output", &output, "--error", &errors]);
         let told = told("sbatch", &words, script)?;
         let number = told.trim().split(';').next().unwrap_or_default();
         number

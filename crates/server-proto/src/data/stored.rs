@@ -494,7 +494,7 @@ fn check_form(interface: &Interface, array: &ArrayLayout, known: &Array) -> Resu
         false => "rows",
     };
     Err(format!(
-        "array `{}`: expected {} of shape {shape:?} in {}, the handle has {} of shape {:?} in {}",
+        "array `{}`: expected {} of shape {shape:?} in {}, given {} of shape {:?} in {}",
         interface.params[array.param].name,
         array.element.name(),
         rows(column_major),

@@ -494,7 +494,15 @@ fn a_revoked_certificate_is_refused_after_a_hangup() {
     let revoke = |name: &str| {
         run(farcall(&["access", "certificate", "revoke", "tls", name]).current_dir(&folder))
     };
-    assert!(stderr(&revoke("carol")).contains("carol.pem"));
+    assert!(stderr(&revoke("carol")).contains("carol.pem does not exist"));
+    for name in ["authority", "revoked", "../tls/alice", ""] {
+        assert!(!revoke(name).status.success(), "{name}");
+    }
+    assert!(folder.join("tls/authority.pem").exists());
+    let words = ["access", "certificate", "revoke", "tsl", "alice"];
+    let refused = stderr(&run(farcall(&words).current_dir(&folder)));
+    assert!(refused.contains("tsl/alice.pem does not exist"), "{refused}");
+    assert!(!folder.join("tsl").exists() && !folder.join("tsl-authority").exists());
     assert!(stdout(&revoke("alice")).ends_with("revoked.pem"));
     server.reload();
     wait_until("alice is refused", || {

@@ -154,6 +154,8 @@ def _object(found: re.Match[str], text: str) -> Address:
 
 def _local_path(scheme: str, rest: str, text: str) -> str:
     path = rest if scheme == "folder" else rest.removeprefix("//")
+    if scheme == "file":
+        path = _decoded_file(path, text)
     words = path.removeprefix("/").removesuffix("/").split("/")
     absolute = path.startswith("/") == (scheme != "folder")
     if not absolute or not path.isprintable() or any(word in ("", ".", "..") for word in words):
@@ -164,11 +166,28 @@ def _local_path(scheme: str, rest: str, text: str) -> str:
     return path
 
 
+def _decoded_file(path: str, text: str) -> str:
+    """The path that the address of a file stands for (RFC 8089)."""
+    decoded = _unescaped(path, text)
+    if decoded.count("/") != path.count("/"):
+        raise RefusedError(f"`{text}` has an escape that stands for a slash; write the slash")
+    return decoded
+
+
+def _unescaped(path: str, text: str) -> str:
+    try:
+        return unquote(path, errors="strict")
+    except UnicodeDecodeError:
+        raise RefusedError(
+            f"`{text}` has escapes in its path that are not UTF-8; write the bytes of UTF-8"
+        ) from None
+
+
 def _check_path(path: str, text: str) -> None:
     """Refuses a path that leaves its folder after some program has decoded it."""
     for _ in range(_MOST_ESCAPES):
         words = [word.split(";")[0] for word in path.split("/")]
-        decoded = unquote(path, errors="strict") if path.isascii() else path
+        decoded = _unescaped(path, text) if path.isascii() else path
         if (
             any(word in (".", "..") for word in words)
             or "\\" in path

@@ -300,7 +300,7 @@ def _read_table(content: Content, delimiter: str, asked: dict[str, Any]) -> Arra
             _check_whole(table, filter(None, rows), picked, dtype, source)
     except (ValueError, OverflowError, csv.Error) as error:
         raise UnfitError(
-            f"the source `{source}` is no table of numbers that fit: {error}"
+            f"the source `{source}` is no table of numbers that fit: {_told(error)}"
         ) from None
     finally:
         text.detach()
@@ -308,6 +308,12 @@ def _read_table(content: Content, delimiter: str, asked: dict[str, Any]) -> Arra
     if table.size == 0:
         table = np.empty((0, len(names) if picked is None else len(picked)), table.dtype)
     return table[:, 0] if table.shape[1] == 1 else table
+
+
+def _told(error: Exception) -> str:
+    """What NumPy says of a table, without advice for its callers, and with rows counted from 1."""
+    text = str(error).partition("; use `usecols`")[0]
+    return re.sub(r"row (\d+), column", lambda row: f"row {int(row[1]) + 1}, column", text)
 
 
 def _check_whole(
