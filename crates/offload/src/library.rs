@@ -26,6 +26,8 @@ const TYPICAL_SIZE: i64 = 1000;
 pub struct Text {
     /// The C text.
     pub c: String,
+    /// The number of its parts, which can be compiled at the same time (`-DPART=0` and so on).
+    pub parts: usize,
     /// The functions in the library, by name.
     pub covered: Vec<String>,
     /// The functions that are not, with the reasons.
@@ -44,8 +46,10 @@ pub fn text<'d>(documents: impl IntoIterator<Item = &'d Document>, least_intensi
             Err(reason) => left_out.push((name, reason)),
         }
     }
+    let (c, parts) = writer.finish();
     Text {
-        c: writer.finish(),
+        c,
+        parts,
         covered,
         left_out,
     }

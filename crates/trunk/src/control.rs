@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The most bytes of a request.
 const REQUEST: usize = 4096;
 /// The most bytes of an answer that is read.
-const ANSWER: u64 = 8 << 20;
+const ANSWER: u64 = 64 << 20;
 /// The largest number of requests that wait for the event loop.
 const WAITING: usize = 128;
 

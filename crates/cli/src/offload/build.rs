@@ -9,11 +9,14 @@ use clap::Args;
 use farcall_idl::{Document, Library};
 use farcall_library::Catalog;
 use farcall_offload::library;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::env;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, ScopedJoinHandle};
 
 /// Make a drop-in library of the functions in interface files
 ///
@@ -71,18 +74,18 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let source = folder.join(format!("{stem}.c"));
     fs::write(&source, &made.c)
         .map_err(|error| Failure::cannot("write", source.display(), error))?;
-    let object = folder.join(format!("{stem}.o"));
-    // More optimisation takes twice as long, and the entry points are as fast.
-    let options = ["-O1", "-foptimize-sibling-calls", "-fPIC", "-c", "-o"];
-    run_compiler(&object, |command| {
-        command.args(options).args([&object, &source])
-    })?;
     let (own, needed) = (folder.join(format!("{stem}.so")), needed(&documents));
     let names = arguments.names.iter().map(|name| folder.join(name));
     let named = names.map(|library| (library, &needed[..]));
     let mut libraries = std::iter::once((own.clone(), &[][..])).chain(named);
-    let linked = libraries.try_for_each(|(library, needed)| link(&object, &library, needed));
-    let _ = fs::remove_file(&object);
+    let objects = (0..made.parts).map(|part| folder.join(format!("{stem}.{part}.o")));
+    let objects: Vec<PathBuf> = objects.collect();
+    let linked = compile(&source, &objects).and_then(|()| {
+        libraries.try_for_each(|(library, needed)| link(&objects, &library, needed))
+    });
+    for object in &objects {
+        let _ = fs::remove_file(object);
+    }
     linked?;
     println!(
         "{} functions in {}, {} left out",
@@ -128,12 +131,47 @@ fn needed(documents: &[&Document]) -> Vec<String> {
     needed
 }
 
+/// Compiles the parts of a text, as many at a time as there are processors. A bar at the terminal
+/// shows how many are done.
+fn compile(source: &Path, objects: &[PathBuf]) -> Result<(), Failure> {
+    // More optimisation takes twice as long, and the entry points are as fast.
+    let options = ["-O1", "-foptimize-sibling-calls", "-fPIC", "-c"];
+    let style = ProgressStyle::with_template("compiling {bar:30} {pos}/{len}, {elapsed}");
+    let target = ProgressDrawTarget::stderr();
+    let bar = ProgressBar::with_draw_target(Some(objects.len() as u64), target);
+    let bar = bar.with_style(style.map_err(Failure::failed)?);
+    let left = Mutex::new(objects.iter().enumerate());
+    let next = || left.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || {
+        while let Some((part, object)) = next() {
+            run_compiler(object, |command| {
+                command.args(options).arg(format!("-DPART={part}"));
+                command.arg("-o").args([object, source])
+            })?;
+            bar.inc(1);
+        }
+        Ok(())
+    };
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let done: Result<(), Failure> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        let join = |worker: ScopedJoinHandle<'_, _>| {
+            let panicked = || Err(Failure::failed("a thread has panicked"));
+            worker.join().unwrap_or_else(|_| panicked())
+        };
+        workers.into_iter().map(join).fold(Ok(()), Result::and)
+    });
+    bar.finish_and_clear();
+    done
+}
+
 /// Makes a drop-in library of compiled functions.
-fn link(object: &Path, library: &Path, needed: &[String]) -> Result<(), Failure> {
+fn link(objects: &[PathBuf], library: &Path, needed: &[String]) -> Result<(), Failure> {
     run_compiler(library, |command| {
         command
             .args(["-shared", "-Wl,-z,relro,-z,now", "-o"])
-            .args([library, object])
+            .arg(library)
+            .args(objects)
             .args(["-Wl,-rpath,$ORIGIN:$ORIGIN/..", "-lm", "-ldl"])
             .args(needed)
     })

@@ -33,17 +33,23 @@ pub(super) const fn form(before: &'static str, after: &'static str, integer: u32
     }
 }
 
+/// Bytes of text from which the next function is in another part: about a second for a compiler.
+const PART: usize = 200 << 10;
+
 /// Collects the entries of a library.
 #[derive(Default)]
 pub(super) struct Writer {
     /// The table, one line for each symbol.
     routines: Vec<String>,
-    functions: String,
+    /// The functions. Each part can be compiled by itself.
+    parts: Vec<String>,
+    /// The part that is being written.
+    part: String,
     interfaces: String,
     /// The function that has each symbol.
     symbols: BTreeMap<String, String>,
-    /// The text of each function for large calls, and its number. Symbols with the same parameters
-    /// share it.
+    /// The text of each function for large calls in this part, and its number. Symbols with
+    /// the same parameters share it.
     large: BTreeMap<String, usize>,
 }
 
@@ -196,6 +202,10 @@ impl Writer {
 
     /// Writes an entry point. `number` is that of the interface.
     pub(super) fn entry(&mut self, number: usize, entry: &Entry<'_>) {
+        if self.part.len() >= PART {
+            self.parts.push(std::mem::take(&mut self.part));
+            self.large.clear();
+        }
         let index = self.routines.len();
         let (symbol, integer) = (&entry.symbol, entry.integer);
         self.routines.push(format!(
@@ -220,7 +230,7 @@ impl Writer {
         let call = format!("((void (*)({}))real(r))({given})", types.join(", "));
         let large = self.large(&declared, &call, entry);
         let _ = write!(
-            self.functions,
+            self.part,
             "void {symbol}({declared}) {{
     struct farcall_routine *r = &routines[{index}];
 {sizes}    const double cost = {cost};
@@ -252,40 +262,52 @@ impl Writer {
         if let Some(&known) = self.large.get(&text) {
             return known;
         }
-        let number = self.large.len();
+        // The same text may be in an earlier part.
+        let number = self.routines.len();
         let _ = write!(
-            self.functions,
+            self.part,
             "static __attribute__((noinline, cold)) int large_{number}{text}"
         );
         self.large.insert(text, number);
         number
     }
 
-    /// The whole text.
-    pub(super) fn finish(self) -> String {
+    /// The whole text, and the number of its parts.
+    pub(super) fn finish(self) -> (String, usize) {
         let Writer {
             routines,
-            functions,
+            mut parts,
+            part,
             interfaces,
             ..
         } = self;
+        parts.push(part);
         let prelude = include_str!("prelude.c");
         let count = routines.len();
         let rows = routines.join("\n");
-        format!(
+        let mut text = format!(
             "{prelude}
+SHARED struct farcall_routine routines[{count} + 1];
+#if !defined PART || PART == 0
 {interfaces}
-static struct farcall_routine routines[{count} + 1] = {{
+struct farcall_routine routines[{count} + 1] = {{
 {rows}
     {{0, 0, 0, 0, 0, 0, 0}}
 }};
-{functions}
 __attribute__((constructor)) static void add(void) {{
     load();
     farcall_offload_add(routines, {count});
 }}
+#endif
 "
-        )
+        );
+        for (part, functions) in (1..).zip(&parts) {
+            let _ = write!(
+                text,
+                "#if !defined PART || PART == {part}\n{functions}#endif\n"
+            );
+        }
+        (text, 1 + parts.len())
     }
 }
 

@@ -1,6 +1,7 @@
 /* A drop-in library of Farcall, written by `farcall offload build`. Each function compares the
    operations of the call with a bound, and goes on to the real function below it. Above, the
-   runtime decides, which is in libfarcall.so.1. */
+   runtime decides, which is in libfarcall.so.1. Compilers can take the parts of this text at the
+   same time: -DPART=0, -DPART=1 and so on. Without PART, they take all of it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <math.h>
@@ -25,10 +26,16 @@ struct farcall_routine {
 };
 enum { HERE, DONE, WATCHED };
 
-static void (*farcall_offload_add)(struct farcall_routine *, uint64_t count);
-static A (*farcall_offload_real)(struct farcall_routine *);
-static int (*farcall_offload_take)(struct farcall_routine *, double, A *, A caller, A *watch);
-static void (*farcall_offload_watched)(A watch);
+/* What the parts share is in part 0, and not seen outside of the library. */
+#if !defined PART || PART == 0
+#define SHARED __attribute__((visibility("hidden")))
+#else
+#define SHARED extern __attribute__((visibility("hidden")))
+#endif
+SHARED void (*farcall_offload_add)(struct farcall_routine *, uint64_t count);
+SHARED A (*farcall_offload_real)(struct farcall_routine *);
+SHARED int (*farcall_offload_take)(struct farcall_routine *, double, A *, A caller, A *watch);
+SHARED void (*farcall_offload_watched)(A watch);
 
 /* A function of the runtime. Its version changes when these declarations do. */
 static A runtime(A library, const char *name) {
