@@ -68,7 +68,9 @@ def test_an_address_has_one_spelling(text, spelled):
 
 def test_the_address_of_a_file_is_decoded_once():
     assert addresses.parse("file:///srv/a%20b%23%C3%A9.npy").path == "/srv/a b#\u00e9.npy"
-    assert addresses.parse("file:///srv/%2541.npy").path == "/srv/%41.npy"
+    twice = addresses.parse("file:///srv/%2541.npy")
+    assert twice.path == "/srv/%41.npy"
+    assert addresses.parse(str(twice)) == twice
     assert addresses.parse("folder:a%20b.npy").path == "a%20b.npy"
     assert permits("file:///srv/my%20data/", "file:///srv/my data/a.npy")
     for text in ["file:///srv/%2e%2e/a.npy", "file:///srv%2Fa.npy", "file:///srv/a%00.npy"]:

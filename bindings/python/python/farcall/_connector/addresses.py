@@ -29,6 +29,7 @@ _REMOTE = re.compile(
 )
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]")
 _MOST_ESCAPES = 4
+_ESCAPE = re.compile(r"%(?=[0-9A-Fa-f]{2})")
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,10 @@ class Address:
 
     def __str__(self) -> str:
         """The address as users write it."""
+        if self.scheme == "file":
+            return f"file://{_ESCAPE.sub('%25', self.path)}"
         if self.scheme in LOCAL:
-            return f"{self.scheme}:{'//' if self.scheme == 'file' else ''}{self.path}"
+            return f"{self.scheme}:{self.path}"
         port = "" if self.port == PORTS[self.scheme] else f":{self.port}"
         query = "" if self.query is None else f"?{self.query}"
         return f"{self.scheme}://{self.host}{port}{self.path}{query}"
