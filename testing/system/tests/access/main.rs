@@ -501,7 +501,10 @@ fn a_revoked_certificate_is_refused_after_a_hangup() {
     assert!(folder.join("tls/authority.pem").exists());
     let words = ["access", "certificate", "revoke", "tsl", "alice"];
     let refused = stderr(&run(farcall(&words).current_dir(&folder)));
-    assert!(refused.contains("tsl/alice.pem does not exist"), "{refused}");
+    assert!(
+        refused.contains("tsl/alice.pem does not exist"),
+        "{refused}"
+    );
     assert!(!folder.join("tsl").exists() && !folder.join("tsl-authority").exists());
     assert!(stdout(&revoke("alice")).ends_with("revoked.pem"));
     server.reload();
