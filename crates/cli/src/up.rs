@@ -6,7 +6,7 @@
 mod lab;
 mod slurm;
 
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::folders;
 use crate::web;
 use clap::Args;
@@ -285,7 +285,7 @@ fn own_address(any: IpAddr) -> IpAddr {
         _ => source_address(other).ok(),
     });
     own.unwrap_or_else(|| {
-        eprintln!("warning: there is no route to other hosts; only this one reaches the servers");
+        failure::say("warning: no route to other hosts; only this one reaches the servers");
         Ipv4Addr::LOCALHOST.into()
     })
 }

@@ -10,7 +10,7 @@ use crate::start::{Birth, Gate, Order};
 use crate::states::States;
 use farcall_channel::{Fifo, SavedContext, Segment, Shape};
 use farcall_gang_proto::{
-    Ended, FARCALL_FAILED, JobSpec, Message, PMIX, Placement, Pmi, PmiAction, Usage,
+    Ended, FARCALL_FAILED, JobSpec, Message, PMIX, Placement, Pmi, PmiAction,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -310,8 +310,7 @@ impl LocalJob {
                 false => FARCALL_FAILED,
             },
             cause: Some(format!("rank {rank} on node {node}: {cause}")),
-            usage: Usage::default(),
-            is_missed: None,
+            ..Ended::default()
         };
         let is_new = self.ended.insert(rank);
         is_new.then_some(Message::ProcessEnded(self.placement.job, rank, ended))

@@ -328,8 +328,7 @@ fn leave_stalled(server: &Server, lines: &mut [StreamConnection], queue: &mut Ve
         }
         // Dropping the requests gives them up.
         queue.extend(line.pieces.drain(..).map(|(_, part)| part));
-        line.leaves = true;
-        server.paths(|paths, _| paths.leave(&line.connection));
+        line.leave(server);
     }
 }
 
@@ -341,6 +340,12 @@ impl StreamConnection {
             since: Instant::now(),
             leaves: false,
         }
+    }
+
+    /// Gives it no more pieces, and does not use it for later calls.
+    fn leave(&mut self, server: &Server) {
+        self.leaves = true;
+        server.paths(|paths, _| paths.leave(&self.connection));
     }
 
     fn begin(&self, part: Part, direction: Direction) -> Result<Request, Error> {
@@ -445,9 +450,8 @@ fn collect(
                 }
                 Some(Err(error)) if index == 0 => return Err(error),
                 Some(Err(_)) => {
-                    line.leaves = true;
+                    line.leave(server);
                     queue.push_front(part);
-                    server.paths(|paths, _| paths.leave(&line.connection));
                 }
             }
         }

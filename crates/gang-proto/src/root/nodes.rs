@@ -3,7 +3,7 @@
 
 use super::{NodeEntry, Root};
 use crate::told::LostNode;
-use crate::{Behind, Ended, FARCALL_FAILED, JobId, QueueTree, Usage};
+use crate::{Behind, Ended, FARCALL_FAILED, JobId, QueueTree};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -115,8 +115,7 @@ impl Root {
             let ended = Ended {
                 status: FARCALL_FAILED,
                 cause: Some(LostNode { rank, node, why }.to_string()),
-                usage: Usage::default(),
-                is_missed: None,
+                ..Ended::default()
             };
             self.end_process(id, rank, ended);
         }
