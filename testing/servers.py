@@ -12,6 +12,10 @@ import tempfile
 import threading
 import time
 
+# Here programs and servers share few processors. Threads of OpenBLAS that wait for each other spin,
+# and on busy processors that took most of the time. Servers decide for their workers themselves.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import farcall
 import pytest
 

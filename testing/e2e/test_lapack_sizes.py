@@ -6,8 +6,6 @@ in some hundred crashes without memory behind every array. `make soak` makes the
 
 import os
 
-os.environ["OPENBLAS_NUM_THREADS"] = "1"
-
 import lapack_cases
 import numpy as np
 import pytest

@@ -1,9 +1,5 @@
 """Every routine through the server, against the same shared library called here."""
 
-import os
-
-os.environ["OPENBLAS_NUM_THREADS"] = "1"
-
 import lapack_cases
 import pytest
 

@@ -32,11 +32,7 @@ OPTIONS += ["-m", "not slow"]
 def suite(before, arguments):
     """What pytest prints: on standard output, and what the statistics say."""
     command = [*before, sys.executable, "-m", "pytest", *OPTIONS, "--pyargs", *arguments]
-    # Servers and programs share two processors here; one thread of each is enough.
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, env=environment, timeout=3000
-    )
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=3000)
 
 
 def failed(ran):

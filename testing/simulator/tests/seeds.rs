@@ -68,7 +68,47 @@ const FAILED: [(u64, &str); 15] = [
     ),
 ];
 
-/// Most seeds that are searched for a deliberate fault. Most faults need far fewer.
+/// Seeds that have found the deliberate faults.
+const FOUND: [(&str, u64); 36] = [
+    ("OfServer(SharesBuffers)", 1),
+    ("OfServer(SharesWorkers)", 1),
+    ("OfServer(RunsAgain)", 1),
+    ("OfServer(AcknowledgesEarly)", 1),
+    ("OfServer(StartsEarly)", 30),
+    ("OfServer(BooksTwice)", 1),
+    ("OfServer(MixesWriters)", 3),
+    ("OfServer(LeaksMemory)", 4),
+    ("OfServer(ForgetsStarved)", 10),
+    ("OfServer(RemovesResults)", 7),
+    ("OfServer(SharesObjects)", 20),
+    ("OfServer(EndsKeptObjects)", 48),
+    ("OfServer(StraysMethods)", 1),
+    ("OfServer(ShowsPrivateNames)", 26),
+    ("OfServer(KeepsOldVersions)", 4),
+    ("OfServer(WritesNamed)", 1),
+    ("OfServer(ReleasesOthers)", 8),
+    ("OfServer(DropsBookings)", 1),
+    ("OfServer(OverspendsLanes)", 5),
+    ("OfServer(AwaitsForever)", 151),
+    ("OfServer(FreesSegments)", 1),
+    ("OfServer(RegistersAnyone)", 6),
+    ("OfServer(RefusesAtTakeover)", 1),
+    ("OfServer(ForgetsGoodbye)", 42),
+    ("OfServer(ForgetsPatience)", 5),
+    ("OfServer(ReadsOneLog)", 1),
+    ("OfServer(ExpiresByCalendar)", 19),
+    ("OfServer(AwaitsSlowClients)", 327),
+    ("OfServer(KeepsOldFiles)", 6),
+    ("OfServer(KeepsOldSources)", 3),
+    ("OfServer(ReleasesWritten)", 0),
+    ("OfGrid(KeepsDead)", 34),
+    ("OfGrid(StaysLost)", 3),
+    ("OfGrid(RunsElsewhere)", 3),
+    ("OfGrid(TakesStrangers)", 15),
+    ("OfGrid(StaysAway)", 4),
+];
+
+/// Most seeds that are searched for a deliberate fault whose seed plays another history by now.
 const SEARCHED: u64 = 600;
 
 fn holds(seed: u64) {
@@ -96,7 +136,19 @@ fn a_fixed_range_of_seeds_keeps_all_promises() {
 fn each_deliberate_fault_is_found() {
     for flaw in Flaw::all() {
         let finds = |seed| simulate(&flaw.options(seed)).violation.is_some();
-        assert!((0..SEARCHED).any(finds), "{flaw:?} is not found");
+        let name = format!("{flaw:?}");
+        let known = FOUND.iter().find(|(known, _)| *known == name);
+        let known = known.map(|(_, seed)| *seed);
+        let found = known
+            .into_iter()
+            .chain(0..SEARCHED)
+            .find(|seed| finds(*seed));
+        let Some(seed) = found else {
+            panic!("{name} is not found");
+        };
+        if known != found {
+            println!("FOUND is old: (\"{name}\", {seed}),");
+        }
     }
 }
 
