@@ -245,3 +245,17 @@ fn a_front_end_that_reads_nothing_gets_no_more_pieces() {
     root.handle_hold(MOVES, false);
     assert_eq!(fetches(&mut root), 2);
 }
+
+/// Nodes come and go for years, each with a name of its own.
+#[test]
+fn numbers_of_nodes_never_run_out() {
+    let mut root = begun();
+    let first = root.handle_join("first", vec![0], String::new(), 0);
+    for count in 0..5_000 {
+        let name = format!("node-{count}");
+        let number = root.handle_join(&name, vec![0], String::new(), 0);
+        assert!(number > first && number < 4_096, "{number}");
+        root.handle_lost(number, "it went away");
+        while root.poll_order().is_some() {}
+    }
+}
