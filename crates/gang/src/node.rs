@@ -534,14 +534,16 @@ impl Node {
         }
     }
 
-    /// The output streams of all processes.
+    /// The output streams of all processes, except those that are held back, and what they ask for
+    /// as processes of MPI, which no front end has to read.
     pub(crate) fn streams(&self) -> Vec<(JobId, u16, usize, BorrowedFd<'_>)> {
         let mut streams = Vec::new();
-        for (id, job) in self.jobs.iter().filter(|(_, job)| !job.is_held) {
+        for (id, job) in &self.jobs {
             for process in job.processes.iter().chain(&job.server) {
-                for (index, stream) in process.streams.iter().enumerate() {
+                let output = process.streams.iter().zip(1..);
+                for (stream, number) in output.filter(|_| !job.is_held) {
                     if let Some(stream) = stream {
-                        streams.push((*id, process.rank, index + 1, stream.as_fd()));
+                        streams.push((*id, process.rank, number, stream.as_fd()));
                     }
                 }
                 if let Some(pmi) = &process.pmi {
