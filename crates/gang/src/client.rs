@@ -202,10 +202,11 @@ impl Client {
     /// `work` ends.
     pub fn run(
         self,
-        spec: JobSpec,
+        mut spec: JobSpec,
         work: Option<OwnedFd>,
         started: impl FnMut(JobId, Option<u16>),
     ) -> Result<Ended, ClientError> {
+        crate::mpi::leave_outer(&mut spec.environment);
         self.run_from(spec, None, work, started)
     }
 
