@@ -12,7 +12,7 @@ use crate::start::{Begun, Gate, NOT_STARTED, Order, Starter};
 use farcall_channel::{Engine, Segment, Waiting};
 use farcall_channel_proto::Freeze;
 use farcall_gang_proto::{
-    FARCALL_FAILED, JobId, JobSpec, Message, PMIX, Pairs, Placement, Report, Round, Step,
+    FARCALL_FAILED, JobId, JobSpec, Message, PMIX, Pairs, Placement, Report, Round, Step, told,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -519,6 +519,15 @@ impl Node {
             if let Some(mut server) = server {
                 // It says there why it has ended.
                 read_rest(id, &mut server, &mut self.messages);
+            }
+            let job = self.jobs.get(&id);
+            if job.is_some_and(|job| job.server_is_ready && !job.is_killed) {
+                let text = format!(
+                    "the PMIx server on node {} {cause}: processes of Open MPI cannot go on\n",
+                    self.name
+                );
+                let line = told::line(id, &text).into_bytes();
+                self.messages.push(Message::Output(id, PMIX, 2, line));
             }
         }
     }
