@@ -352,6 +352,9 @@ fn what_is_missing_is_told() {
     let (code, text) = run(&["status", "--name", "nobody0"]);
     assert_eq!(code, Some(1));
     assert!(text.contains("trunk up"), "{text}");
+    let (code, text) = run(&["up", "--link", "fc%d"]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("is not a name of an interface"), "{text}");
     assert_eq!(run(&["up"]).0, Some(2));
     assert_eq!(run(&["up", "--link", "eth0=fast"]).0, Some(2));
     let Some(lab) = lab(1, None) else { return };
