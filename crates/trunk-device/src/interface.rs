@@ -93,6 +93,11 @@ impl Interface {
         }
     }
 
+    /// The name by which it was found.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The interface's number.
     ///
     /// # Errors

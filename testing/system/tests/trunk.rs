@@ -374,6 +374,15 @@ fn what_is_missing_is_told() {
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("/dev/net/tun is missing"), "{refused}");
     assert!(refused.contains("modprobe tun"), "{refused}");
+    // Somebody removes the virtual interface.
+    let removed = "{ until \"$0\" trunk status; do sleep 0.05; done; ip link del fc0; } >/dev/null \
+                   2>&1 & exec \"$0\" trunk up --link link0";
+    let ended = lab.output(0, "sh", &["-c", removed, farcall_path()]);
+    let ended = ended.unwrap_err().to_string();
+    assert!(
+        ended.contains("the interface `fc0` was removed: start"),
+        "{ended}"
+    );
 }
 
 /// The answer of a server on a host to a request for a page.
