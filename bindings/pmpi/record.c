@@ -934,6 +934,125 @@ OMITTED(Accumulate,
         (const void *buf, int count, MPI_Datatype type, int to, MPI_Aint at, int there,
          MPI_Datatype target, MPI_Op op, MPI_Win win),
         (buf, count, type, to, at, there, target, op, win))
+OMITTED(Igather,
+        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
+         MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request),
+        (in, sendcount, sendtype, res, recvcount, recvtype, root, comm, request))
+OMITTED(Igatherv,
+        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, const int recvcounts[],
+         const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request),
+        (in, sendcount, sendtype, res, recvcounts, displs, recvtype, root, comm, request))
+OMITTED(Iscatter,
+        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
+         MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request),
+        (in, sendcount, sendtype, res, recvcount, recvtype, root, comm, request))
+OMITTED(Iscatterv,
+        (const void *in, const int sendcounts[], const int displs[], MPI_Datatype sendtype,
+         void *res, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
+         MPI_Request *request),
+        (in, sendcounts, displs, sendtype, res, recvcount, recvtype, root, comm, request))
+OMITTED(Iallgatherv,
+        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, const int recvcounts[],
+         const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request),
+        (in, sendcount, sendtype, res, recvcounts, displs, recvtype, comm, request))
+OMITTED(Ialltoallw,
+        (const void *in, const int sendcounts[], const int sdispls[],
+         const MPI_Datatype sendtypes[], void *res, const int recvcounts[], const int rdispls[],
+         const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request *request),
+        (in, sendcounts, sdispls, sendtypes, res, recvcounts, rdispls, recvtypes, comm, request))
+OMITTED(Ireduce_scatter,
+        (const void *in, void *res, const int recvcounts[], MPI_Datatype type, MPI_Op op,
+         MPI_Comm comm, MPI_Request *request),
+        (in, res, recvcounts, type, op, comm, request))
+OMITTED(Ireduce_scatter_block,
+        (const void *in, void *res, int recvcount, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+         MPI_Request *request),
+        (in, res, recvcount, type, op, comm, request))
+OMITTED(Iscan,
+        (const void *in, void *res, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+         MPI_Request *request),
+        (in, res, count, type, op, comm, request))
+OMITTED(Iexscan,
+        (const void *in, void *res, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+         MPI_Request *request),
+        (in, res, count, type, op, comm, request))
+OMITTED(Neighbor_allgatherv,
+        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, const int recvcounts[],
+         const int displs[], MPI_Datatype recvtype, MPI_Comm comm),
+        (in, sendcount, sendtype, res, recvcounts, displs, recvtype, comm))
+OMITTED(Neighbor_alltoallv,
+        (const void *in, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype,
+         void *res, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
+         MPI_Comm comm),
+        (in, sendcounts, sdispls, sendtype, res, recvcounts, rdispls, recvtype, comm))
+OMITTED(Neighbor_alltoallw,
+        (const void *in, const int sendcounts[], const MPI_Aint sdispls[],
+         const MPI_Datatype sendtypes[], void *res, const int recvcounts[],
+         const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm),
+        (in, sendcounts, sdispls, sendtypes, res, recvcounts, rdispls, recvtypes, comm))
+OMITTED(Ineighbor_allgather,
+        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
+         MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request),
+        (in, sendcount, sendtype, res, recvcount, recvtype, comm, request))
+OMITTED(Ineighbor_allgatherv,
+        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, const int recvcounts[],
+         const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request),
+        (in, sendcount, sendtype, res, recvcounts, displs, recvtype, comm, request))
+OMITTED(Ineighbor_alltoall,
+        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
+         MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request),
+        (in, sendcount, sendtype, res, recvcount, recvtype, comm, request))
+OMITTED(Ineighbor_alltoallv,
+        (const void *in, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype,
+         void *res, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
+         MPI_Comm comm, MPI_Request *request),
+        (in, sendcounts, sdispls, sendtype, res, recvcounts, rdispls, recvtype, comm, request))
+OMITTED(Ineighbor_alltoallw,
+        (const void *in, const int sendcounts[], const MPI_Aint sdispls[],
+         const MPI_Datatype sendtypes[], void *res, const int recvcounts[],
+         const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm,
+         MPI_Request *request),
+        (in, sendcounts, sdispls, sendtypes, res, recvcounts, rdispls, recvtypes, comm, request))
+OMITTED(Ssend_init,
+        (const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
+         MPI_Request *request),
+        (buf, count, type, dest, tag, comm, request))
+OMITTED(Bsend_init,
+        (const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
+         MPI_Request *request),
+        (buf, count, type, dest, tag, comm, request))
+OMITTED(Rsend_init,
+        (const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
+         MPI_Request *request),
+        (buf, count, type, dest, tag, comm, request))
+OMITTED(Rput,
+        (const void *buf, int count, MPI_Datatype type, int target_rank, MPI_Aint target_disp,
+         int target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request),
+        (buf, count, type, target_rank, target_disp, target_count, target_datatype, win, request))
+OMITTED(Rget,
+        (void *buf, int count, MPI_Datatype type, int target_rank, MPI_Aint target_disp,
+         int target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request),
+        (buf, count, type, target_rank, target_disp, target_count, target_datatype, win, request))
+OMITTED(Raccumulate,
+        (const void *buf, int count, MPI_Datatype type, int target_rank, MPI_Aint target_disp,
+         int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win,
+         MPI_Request *request),
+        (buf, count, type, target_rank, target_disp, target_count, target_datatype, op, win,
+         request))
+OMITTED(Get_accumulate,
+        (const void *buf, int count, MPI_Datatype type, void *res, int result_count,
+         MPI_Datatype result_datatype, int target_rank, MPI_Aint target_disp, int target_count,
+         MPI_Datatype target_datatype, MPI_Op op, MPI_Win win),
+        (buf, count, type, res, result_count, result_datatype, target_rank, target_disp,
+         target_count, target_datatype, op, win))
+OMITTED(Fetch_and_op,
+        (const void *buf, void *res, MPI_Datatype type, int target_rank, MPI_Aint target_disp,
+         MPI_Op op, MPI_Win win),
+        (buf, res, type, target_rank, target_disp, op, win))
+OMITTED(Compare_and_swap,
+        (const void *buf, const void *compare_addr, void *res, MPI_Datatype type, int target_rank,
+         MPI_Aint target_disp, MPI_Win win),
+        (buf, compare_addr, res, type, target_rank, target_disp, win))
 
 #if MPI_VERSION >= 4
 OMITTED(Session_init, (MPI_Info info, MPI_Errhandler handler, MPI_Session *session),
@@ -1000,4 +1119,22 @@ OMITTED(Scatterv_c,
         (const void *in, const MPI_Count counts[], const MPI_Aint displs[], MPI_Datatype sendtype,
          void *res, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm),
         (in, counts, displs, sendtype, res, recvcount, recvtype, root, comm))
+OMITTED(Isendrecv,
+        (const void *in, int sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *res,
+         int recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
+         MPI_Request *request),
+        (in, sendcount, sendtype, dest, sendtag, res, recvcount, recvtype, source, recvtag, comm,
+         request))
+OMITTED(Isendrecv_replace,
+        (void *buf, int count, MPI_Datatype type, int dest, int sendtag, int source, int recvtag,
+         MPI_Comm comm, MPI_Request *request),
+        (buf, count, type, dest, sendtag, source, recvtag, comm, request))
+OMITTED(Psend_init,
+        (const void *buf, int partitions, MPI_Count count, MPI_Datatype type, int dest, int tag,
+         MPI_Comm comm, MPI_Info info, MPI_Request *request),
+        (buf, partitions, count, type, dest, tag, comm, info, request))
+OMITTED(Precv_init,
+        (void *buf, int partitions, MPI_Count count, MPI_Datatype type, int dest, int tag,
+         MPI_Comm comm, MPI_Info info, MPI_Request *request),
+        (buf, partitions, count, type, dest, tag, comm, info, request))
 #endif

@@ -171,6 +171,10 @@ int main(int argc, char **argv) {
     MPI_Comm_create_group(MPI_COMM_WORLD, two, 0, &both);
     int other = count == 2 ? 1 - rank % 2 : MPI_PROC_NULL;
     MPI_Sendrecv(a, 5, MPI_DOUBLE, other, 1, b, 5, MPI_DOUBLE, other, 1, both, &status);
+
+    /* What is not recorded must be told. */
+    MPI_Igather(a, 1, MPI_DOUBLE, b, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD, &request[0]);
+    MPI_Wait(&request[0], MPI_STATUS_IGNORE);
     if (rank == 0)
         printf("done\n");
     MPI_Finalize();
