@@ -45,6 +45,7 @@ struct communicator {
     MPI_Comm handle;
     uint32_t id; /* the same on all members; no other communicator of a member has it */
     uint32_t collectives;
+    size_t pending; /* requests in progress, also after it was freed */
     int rank, size;
     int *world; /* world rank of each rank */
 };
@@ -142,6 +143,10 @@ static void leave(void) { left_at = now(); }
 
 /* ---- communicators ---- */
 
+static int is_unused(const struct communicator *c) {
+    return c->handle == MPI_COMM_NULL && c->pending == 0;
+}
+
 /* The communicator without its id; NULL if it has members outside of MPI_COMM_WORLD. */
 static struct communicator *add_communicator(MPI_Comm handle) {
     struct communicator c = {.handle = handle};
@@ -165,9 +170,15 @@ static struct communicator *add_communicator(MPI_Comm handle) {
             free(c.world);
             return NULL;
         }
-    comms = grow(comms, &comm_room, comm_count, sizeof *comms);
-    comms[comm_count] = c;
-    return &comms[comm_count++];
+    size_t place = 0;
+    while (place < comm_count && !is_unused(&comms[place]))
+        place++;
+    if (place == comm_count)
+        comms = grow(comms, &comm_room, comm_count++, sizeof *comms);
+    else
+        free(comms[place].world);
+    comms[place] = c;
+    return &comms[place];
 }
 
 static struct communicator *number(struct communicator *c, int id) {
@@ -471,10 +482,11 @@ LARGE(SENDRECV_REPLACE, Sendrecv_replace)
 
 /* ---- nonblocking ---- */
 
-static void add_request(MPI_Request handle, enum kind kind, long label,
-                        const struct communicator *c, long bytes) {
+static void add_request(MPI_Request handle, enum kind kind, long label, struct communicator *c,
+                        long bytes) {
     if (handle == MPI_REQUEST_NULL || !c)
         return;
+    c->pending++;
     requests = grow(requests, &request_room, request_count, sizeof *requests);
     requests[request_count++] = (struct request){handle, kind, label, (size_t)(c - comms), bytes};
 }
@@ -485,6 +497,7 @@ static int take(MPI_Request handle, struct request *taken) {
         if (requests[i].handle != handle)
             continue;
         *taken = requests[i];
+        comms[taken->comm].pending--;
         requests[i] = requests[--request_count];
         return 1;
     }

@@ -162,6 +162,15 @@ int main(int argc, char **argv) {
     MPI_Comm_free(&twin);
     MPI_Comm_free(&half);
 
+    /* A communicator that is freed while messages in it are under way; another one is made. */
+    MPI_Comm_dup(MPI_COMM_WORLD, &twin);
+    MPI_Irecv(b, 10, MPI_DOUBLE, left, 11, twin, &request[0]);
+    MPI_Isend(a, 10, MPI_DOUBLE, right, 11, twin, &request[1]);
+    MPI_Comm_free(&twin);
+    MPI_Comm_dup(MPI_COMM_WORLD, &half);
+    MPI_Waitall(2, request, MPI_STATUSES_IGNORE);
+    MPI_Comm_free(&half);
+
     /* A communicator of other ranks, which may have the handle of one that was freed. */
     int pair[2] = {rank / 2 * 2, rank / 2 * 2 + 1}, count = pair[1] < size ? 2 : 1;
     MPI_Group world, two;
