@@ -13,13 +13,14 @@
  * the messages of a textbook algorithm instead, which the comment of each function names.
  *
  * Not recorded: one-sided and persistent communication, nonblocking and neighbourhood collectives,
- * intercommunicators, messages by concurrent threads, receives whose request is freed, and Fortran
- * bindings that do not call the C ones. The recorder reports the first use of the usual ones of
- * these.
+ * collectives with large counts (MPI_X_c), sessions, intercommunicators, processes that
+ * MPI_Comm_spawn has started, messages by concurrent threads, receives whose request is freed, and
+ * Fortran bindings that do not call the C ones. The recorder reports the first use of the usual
+ * ones of these.
  *
  * A tag consists of bit 31 for a collective, 11 bits for the communicator, and 20 bits for the
- * program's tag or the number of the collective. So messages of different communicators never
- * match.
+ * program's tag or the number of the collective. So messages of different communicators do not
+ * match, unless a process makes more than 2,048 of them.
  */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -42,11 +43,18 @@ struct request {
 
 struct communicator {
     MPI_Comm handle;
-    uint32_t id; /* the same on all members */
-    uint32_t members; /* hash of the members */
+    uint32_t id; /* the same on all members; no other communicator of a member has it */
     uint32_t collectives;
+    size_t pending; /* requests in progress, also after it was freed */
     int rank, size;
     int *world; /* world rank of each rank */
+};
+
+/* A communicator that MPI_Comm_idup makes. */
+struct duplicate {
+    MPI_Comm handle;
+    MPI_Request agreed; /* the members agree on an id */
+    int *numbers; /* what this process has said, and the result */
 };
 
 static FILE *out;
@@ -57,6 +65,9 @@ static struct request *requests;
 static size_t request_count, request_room;
 static struct communicator *comms;
 static size_t comm_count, comm_room;
+static int next_id; /* larger than the id of each communicator of this process */
+static struct duplicate *duplicates;
+static size_t duplicate_count, duplicate_room;
 
 static int64_t now(void) {
     struct timespec t;
@@ -132,55 +143,120 @@ static void leave(void) { left_at = now(); }
 
 /* ---- communicators ---- */
 
+static int is_unused(const struct communicator *c) {
+    return c->handle == MPI_COMM_NULL && c->pending == 0;
+}
+
+/* The communicator without its id; NULL if it has members outside of MPI_COMM_WORLD. */
 static struct communicator *add_communicator(MPI_Comm handle) {
-    comms = grow(comms, &comm_room, comm_count, sizeof *comms);
-    struct communicator *c = &comms[comm_count++];
-    memset(c, 0, sizeof *c);
-    c->handle = handle;
-    PMPI_Comm_rank(handle, &c->rank);
-    PMPI_Comm_size(handle, &c->size);
-    c->world = malloc(sizeof(int) * c->size);
-    int *all = malloc(sizeof(int) * c->size);
-    if (!c->world || !all)
+    struct communicator c = {.handle = handle};
+    PMPI_Comm_rank(handle, &c.rank);
+    PMPI_Comm_size(handle, &c.size);
+    c.world = malloc(sizeof(int) * c.size);
+    int *all = malloc(sizeof(int) * c.size);
+    if (!c.world || !all)
         die("out of memory");
     MPI_Group group, world;
     PMPI_Comm_group(handle, &group);
     PMPI_Comm_group(MPI_COMM_WORLD, &world);
-    for (int i = 0; i < c->size; i++)
+    for (int i = 0; i < c.size; i++)
         all[i] = i;
-    PMPI_Group_translate_ranks(group, c->size, all, world, c->world);
+    PMPI_Group_translate_ranks(group, c.size, all, world, c.world);
     PMPI_Group_free(&group);
     PMPI_Group_free(&world);
     free(all);
-    uint32_t hash = 2166136261u;
-    for (int i = 0; i < c->size; i++)
-        hash = (hash ^ (uint32_t)c->world[i]) * 16777619u;
-    c->members = hash;
-    /* All members create communicators of the same members in the same order. */
-    for (size_t i = 0; i + 1 < comm_count; i++)
-        if (comms[i].members == hash)
-            hash = hash * 16777619u + 1;
-    c->id = (hash ^ hash >> 11 ^ hash >> 22) & 0x7ff;
+    for (int i = 0; i < c.size; i++)
+        if (c.world[i] == MPI_UNDEFINED) {
+            free(c.world);
+            return NULL;
+        }
+    size_t place = 0;
+    while (place < comm_count && !is_unused(&comms[place]))
+        place++;
+    if (place == comm_count)
+        comms = grow(comms, &comm_room, comm_count++, sizeof *comms);
+    else
+        free(comms[place].world);
+    comms[place] = c;
+    return &comms[place];
+}
+
+static struct communicator *number(struct communicator *c, int id) {
+    if (id >= next_id)
+        next_id = id + 1;
+    c->id = (uint32_t)id & 0x7ff;
     return c;
 }
 
-/* The communicator; NULL for an intercommunicator, whose ranks are those of another group. */
-static struct communicator *find(MPI_Comm handle) {
-    static int told;
+static int is_inter(MPI_Comm handle) {
     int inter = 0;
+    PMPI_Comm_test_inter(handle, &inter);
+    return inter;
+}
+
+/* All members have made the communicator. They agree on the first id that none of them has used. */
+static void made_communicator(MPI_Comm handle) {
+    struct communicator *c = is_inter(handle) ? NULL : add_communicator(handle);
+    if (!c)
+        return;
+    int id;
+    PMPI_Allreduce(&next_id, &id, 1, MPI_INT, MPI_MAX, handle);
+    number(c, id);
+}
+
+/* The members of `parent` begin to make a duplicate of it. They agree while the program goes on. */
+static void begun_duplicate(MPI_Comm parent, MPI_Comm handle) {
+    duplicates = grow(duplicates, &duplicate_room, duplicate_count, sizeof *duplicates);
+    struct duplicate *d = &duplicates[duplicate_count++];
+    d->handle = handle;
+    d->numbers = malloc(2 * sizeof *d->numbers);
+    if (!d->numbers)
+        die("out of memory");
+    d->numbers[0] = next_id++;
+    PMPI_Iallreduce(&d->numbers[0], &d->numbers[1], 1, MPI_INT, MPI_MAX, parent, &d->agreed);
+}
+
+/* The duplicate with this handle, which the program uses for the first time; NULL if none. */
+static struct communicator *finish_duplicate(MPI_Comm handle) {
+    for (size_t i = 0; i < duplicate_count; i++) {
+        struct duplicate d = duplicates[i];
+        if (d.handle != handle)
+            continue;
+        duplicates[i] = duplicates[--duplicate_count];
+        PMPI_Wait(&d.agreed, MPI_STATUS_IGNORE);
+        int id = d.numbers[1];
+        free(d.numbers);
+        struct communicator *c = add_communicator(handle);
+        return c ? number(c, id) : NULL;
+    }
+    return NULL;
+}
+
+/* The communicator; NULL if its messages are not recorded. */
+static struct communicator *find(MPI_Comm handle) {
+    static int told_inter, told_other;
+    if (!recording)
+        return NULL;
     for (size_t i = comm_count; i-- > 0;)
         if (comms[i].handle == handle)
             return &comms[i];
-    PMPI_Comm_test_inter(handle, &inter);
-    if (!inter)
-        return add_communicator(handle);
-    if (!told++)
-        fprintf(stderr, "farcall record: intercommunicators are not recorded\n");
-    return NULL;
+    if (is_inter(handle)) {
+        if (!told_inter++)
+            fprintf(stderr, "farcall record: intercommunicators are not recorded\n");
+        return NULL;
+    }
+    struct communicator *c = finish_duplicate(handle);
+    if (!c && !told_other++)
+        fprintf(stderr,
+                "farcall record: rank %d: communicators of sessions and of processes that "
+                "MPI_Comm_spawn has started are not recorded\n",
+                world_rank);
+    return c;
 }
 
 /* Forgets a handle that the program frees, which MPI may give to another communicator. */
 static void forget_communicator(MPI_Comm handle) {
+    (void)finish_duplicate(handle);
     for (size_t i = 0; i < comm_count; i++)
         if (comms[i].handle == handle)
             comms[i].handle = MPI_COMM_NULL;
@@ -190,10 +266,10 @@ static uint32_t user_tag(const struct communicator *c, int tag) {
     return c->id << 20 | ((uint32_t)tag & 0xfffff);
 }
 
-static long bytes_of(int count, MPI_Datatype type) {
-    int size = 0;
-    PMPI_Type_size(type, &size);
-    return (long)count * size;
+static long bytes_of(MPI_Count count, MPI_Datatype type) {
+    MPI_Count size = 0;
+    PMPI_Type_size_x(type, &size);
+    return (long)(count * size);
 }
 
 /* ---- start and end ---- */
@@ -206,6 +282,8 @@ static void begin(void) {
     out = tmpfile();
     if (!out)
         die("cannot create a temporary file");
+    number(add_communicator(MPI_COMM_WORLD), 0);
+    number(add_communicator(MPI_COMM_SELF), 1);
     recording = 1;
     leave();
 }
@@ -255,6 +333,8 @@ static void receive_others(FILE *to, int rank) {
 
 int MPI_Finalize(void) {
     enter();
+    while (duplicate_count > 0)
+        (void)finish_duplicate(duplicates[0].handle);
     recording = 0;
     if (fflush(out) != 0 || ferror(out))
         die("cannot write the temporary file of the trace: is the disk full?");
@@ -288,7 +368,7 @@ int MPI_Finalize(void) {
 
 /* ---- point to point ---- */
 
-static void record_send(int count, MPI_Datatype type, int to, int tag, MPI_Comm comm) {
+static void record_send(MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm) {
     struct communicator *c = to == MPI_PROC_NULL ? NULL : find(comm);
     if (!c)
         return;
@@ -318,14 +398,21 @@ static void record_received(const MPI_Status *status, const struct communicator 
         return r;                                                                                  \
     }
 
-#define BLOCKING_SEND(name)                                                                        \
+/* `LARGE(define, name)` defines MPI_X_c too, which MPI has since version 4. */
+#if MPI_VERSION >= 4
+#define LARGE(define, name) define(name, int) define(name##_c, MPI_Count)
+#else
+#define LARGE(define, name) define(name, int)
+#endif
+
+#define BLOCKING_SEND(name, many)                                                                  \
     RECORDED(name,                                                                                 \
-             (const void *buf, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm),      \
+             (const void *buf, many count, MPI_Datatype type, int to, int tag, MPI_Comm comm),     \
              (buf, count, type, to, tag, comm), record_send(count, type, to, tag, comm), )
-BLOCKING_SEND(Send)
-BLOCKING_SEND(Ssend)
-BLOCKING_SEND(Rsend)
-BLOCKING_SEND(Bsend)
+LARGE(BLOCKING_SEND, Send)
+LARGE(BLOCKING_SEND, Ssend)
+LARGE(BLOCKING_SEND, Rsend)
+LARGE(BLOCKING_SEND, Bsend)
 
 /* Copies the status to the program, unless it ignores it. */
 static void tell(MPI_Status *wanted, const MPI_Status *own) {
@@ -333,18 +420,20 @@ static void tell(MPI_Status *wanted, const MPI_Status *own) {
         *wanted = *own;
 }
 
-RECORDED(Recv,
-         (void *buf, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
-          MPI_Status *status),
-         (buf, count, type, from, tag, comm, &own), MPI_Status own,
-         record_received(&own, find(comm), bytes_of(count, type), last);
-         tell(status, &own))
+#define RECV(name, many)                                                                           \
+    RECORDED(name,                                                                                 \
+             (void *buf, many count, MPI_Datatype type, int from, int tag, MPI_Comm comm,          \
+              MPI_Status *status),                                                                 \
+             (buf, count, type, from, tag, comm, &own), MPI_Status own,                            \
+             record_received(&own, find(comm), bytes_of(count, type), last);                       \
+             tell(status, &own))
+LARGE(RECV, Recv)
 
 /* A matched probe takes the message; MPI_Mrecv only copies it. */
 static void record_matched(const MPI_Status *status, MPI_Comm comm) {
-    int bytes = 0;
-    PMPI_Get_count(status, MPI_BYTE, &bytes);
-    record_received(status, find(comm), bytes == MPI_UNDEFINED ? 0 : bytes, last);
+    MPI_Count bytes = 0;
+    PMPI_Get_elements_x(status, MPI_BYTE, &bytes);
+    record_received(status, find(comm), bytes == MPI_UNDEFINED ? 0 : (long)bytes, last);
 }
 
 RECORDED(Mprobe, (int from, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status),
@@ -368,31 +457,36 @@ static void record_exchange(long sent, int to, int send_tag, const MPI_Status *s
         join(send);
 }
 
-RECORDED(Sendrecv,
-         (const void *sendbuf, int sendcount, MPI_Datatype sendtype, int to, int sendtag,
-          void *recvbuf, int recvcount, MPI_Datatype recvtype, int from, int recvtag,
-          MPI_Comm comm, MPI_Status *status),
-         (sendbuf, sendcount, sendtype, to, sendtag, recvbuf, recvcount, recvtype, from, recvtag,
-          comm, &own),
-         MPI_Status own,
-         record_exchange(bytes_of(sendcount, sendtype), to, sendtag, &own,
-                         bytes_of(recvcount, recvtype), comm);
-         tell(status, &own))
+#define SENDRECV(name, many)                                                                       \
+    RECORDED(name,                                                                                 \
+             (const void *sendbuf, many sendcount, MPI_Datatype sendtype, int to, int sendtag,     \
+              void *recvbuf, many recvcount, MPI_Datatype recvtype, int from, int recvtag,         \
+              MPI_Comm comm, MPI_Status *status),                                                  \
+             (sendbuf, sendcount, sendtype, to, sendtag, recvbuf, recvcount, recvtype, from,       \
+              recvtag, comm, &own),                                                                \
+             MPI_Status own,                                                                       \
+             record_exchange(bytes_of(sendcount, sendtype), to, sendtag, &own,                     \
+                             bytes_of(recvcount, recvtype), comm);                                 \
+             tell(status, &own))
+LARGE(SENDRECV, Sendrecv)
 
-RECORDED(Sendrecv_replace,
-         (void *buf, int count, MPI_Datatype type, int to, int sendtag, int from, int recvtag,
-          MPI_Comm comm, MPI_Status *status),
-         (buf, count, type, to, sendtag, from, recvtag, comm, &own), MPI_Status own,
-         long bytes = bytes_of(count, type);
-         record_exchange(bytes, to, sendtag, &own, bytes, comm);
-         tell(status, &own))
+#define SENDRECV_REPLACE(name, many)                                                               \
+    RECORDED(name,                                                                                 \
+             (void *buf, many count, MPI_Datatype type, int to, int sendtag, int from, int recvtag,\
+              MPI_Comm comm, MPI_Status *status),                                                  \
+             (buf, count, type, to, sendtag, from, recvtag, comm, &own), MPI_Status own,           \
+             long bytes = bytes_of(count, type);                                                   \
+             record_exchange(bytes, to, sendtag, &own, bytes, comm);                               \
+             tell(status, &own))
+LARGE(SENDRECV_REPLACE, Sendrecv_replace)
 
 /* ---- nonblocking ---- */
 
-static void add_request(MPI_Request handle, enum kind kind, long label,
-                        const struct communicator *c, long bytes) {
+static void add_request(MPI_Request handle, enum kind kind, long label, struct communicator *c,
+                        long bytes) {
     if (handle == MPI_REQUEST_NULL || !c)
         return;
+    c->pending++;
     requests = grow(requests, &request_room, request_count, sizeof *requests);
     requests[request_count++] = (struct request){handle, kind, label, (size_t)(c - comms), bytes};
 }
@@ -403,6 +497,7 @@ static int take(MPI_Request handle, struct request *taken) {
         if (requests[i].handle != handle)
             continue;
         *taken = requests[i];
+        comms[taken->comm].pending--;
         requests[i] = requests[--request_count];
         return 1;
     }
@@ -434,7 +529,7 @@ static void forget(MPI_Request handle) {
                 world_rank);
 }
 
-static void record_begun_send(int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+static void record_begun_send(MPI_Count count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
                               MPI_Request request) {
     struct communicator *c = to == MPI_PROC_NULL ? NULL : find(comm);
     if (!c)
@@ -444,23 +539,25 @@ static void record_begun_send(int count, MPI_Datatype type, int to, int tag, MPI
     add_request(request, SEND, label, c, bytes);
 }
 
-#define NONBLOCKING_SEND(name)                                                                     \
+#define NONBLOCKING_SEND(name, many)                                                               \
     RECORDED(name,                                                                                 \
-             (const void *buf, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,       \
+             (const void *buf, many count, MPI_Datatype type, int to, int tag, MPI_Comm comm,      \
               MPI_Request *request),                                                               \
              (buf, count, type, to, tag, comm, request), ,                                         \
              record_begun_send(count, type, to, tag, comm, *request))
-NONBLOCKING_SEND(Isend)
-NONBLOCKING_SEND(Issend)
-NONBLOCKING_SEND(Irsend)
-NONBLOCKING_SEND(Ibsend)
+LARGE(NONBLOCKING_SEND, Isend)
+LARGE(NONBLOCKING_SEND, Issend)
+LARGE(NONBLOCKING_SEND, Irsend)
+LARGE(NONBLOCKING_SEND, Ibsend)
 
 /* Written when it is complete, because the source and the tag are known only then. */
-RECORDED(Irecv,
-         (void *buf, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
-          MPI_Request *request),
-         (buf, count, type, from, tag, comm, request), ,
-         add_request(*request, RECEIVE, last, find(comm), bytes_of(count, type)))
+#define IRECV(name, many)                                                                          \
+    RECORDED(name,                                                                                 \
+             (void *buf, many count, MPI_Datatype type, int from, int tag, MPI_Comm comm,          \
+              MPI_Request *request),                                                               \
+             (buf, count, type, from, tag, comm, request), ,                                       \
+             add_request(*request, RECEIVE, last, find(comm), bytes_of(count, type)))
+LARGE(IRECV, Irecv)
 
 /* Records that one request is complete, and gives the program its status. */
 static void completed(MPI_Request handle, const MPI_Status *own, MPI_Status *wanted) {
@@ -531,9 +628,10 @@ SOME(Testsome)
 /* ---- communicators: registered at creation, in the same order at all members ---- */
 
 #define MADE(name, parameters, arguments)                                                          \
-    RECORDED(name, parameters, arguments, ,                                                        \
-             if (*made != MPI_COMM_NULL)(void) find(*made))
+    RECORDED(name, parameters, arguments, struct communicator *parent = find(comm),                \
+             if (r == MPI_SUCCESS && parent && *made != MPI_COMM_NULL) made_communicator(*made))
 MADE(Comm_dup, (MPI_Comm comm, MPI_Comm *made), (comm, made))
+MADE(Comm_dup_with_info, (MPI_Comm comm, MPI_Info info, MPI_Comm *made), (comm, info, made))
 MADE(Comm_split, (MPI_Comm comm, int color, int key, MPI_Comm *made), (comm, color, key, made))
 MADE(Comm_split_type, (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made),
      (comm, type, key, info, made))
@@ -544,6 +642,31 @@ MADE(Cart_create,
      (MPI_Comm comm, int n, const int dims[], const int periods[], int reorder, MPI_Comm *made),
      (comm, n, dims, periods, reorder, made))
 MADE(Cart_sub, (MPI_Comm comm, const int remain[], MPI_Comm *made), (comm, remain, made))
+MADE(Graph_create,
+     (MPI_Comm comm, int n, const int index[], const int edges[], int reorder, MPI_Comm *made),
+     (comm, n, index, edges, reorder, made))
+MADE(Dist_graph_create,
+     (MPI_Comm comm, int n, const int sources[], const int degrees[], const int destinations[],
+      const int weights[], MPI_Info info, int reorder, MPI_Comm *made),
+     (comm, n, sources, degrees, destinations, weights, info, reorder, made))
+MADE(Dist_graph_create_adjacent,
+     (MPI_Comm comm, int in, const int sources[], const int in_weights[], int out_degree,
+      const int destinations[], const int out_weights[], MPI_Info info, int reorder,
+      MPI_Comm *made),
+     (comm, in, sources, in_weights, out_degree, destinations, out_weights, info, reorder, made))
+RECORDED(Intercomm_merge, (MPI_Comm comm, int high, MPI_Comm *made), (comm, high, made), ,
+         if (recording && r == MPI_SUCCESS) made_communicator(*made))
+
+#define DUPLICATED(name, parameters, arguments)                                                    \
+    RECORDED(name, parameters, arguments, struct communicator *parent = find(comm),                \
+             if (r == MPI_SUCCESS && parent) begun_duplicate(comm, *made))
+DUPLICATED(Comm_idup, (MPI_Comm comm, MPI_Comm *made, MPI_Request *request),
+           (comm, made, request))
+#if MPI_VERSION >= 4
+DUPLICATED(Comm_idup_with_info,
+           (MPI_Comm comm, MPI_Info info, MPI_Comm *made, MPI_Request *request),
+           (comm, info, made, request))
+#endif
 
 RECORDED(Comm_free, (MPI_Comm *comm), (comm), forget_communicator(*comm), )
 RECORDED(Comm_disconnect, (MPI_Comm *comm), (comm), forget_communicator(*comm), )
@@ -824,3 +947,207 @@ OMITTED(Accumulate,
         (const void *buf, int count, MPI_Datatype type, int to, MPI_Aint at, int there,
          MPI_Datatype target, MPI_Op op, MPI_Win win),
         (buf, count, type, to, at, there, target, op, win))
+OMITTED(Igather,
+        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
+         MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request),
+        (in, sendcount, sendtype, res, recvcount, recvtype, root, comm, request))
+OMITTED(Igatherv,
+        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, const int recvcounts[],
+         const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request),
+        (in, sendcount, sendtype, res, recvcounts, displs, recvtype, root, comm, request))
+OMITTED(Iscatter,
+        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
+         MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request),
+        (in, sendcount, sendtype, res, recvcount, recvtype, root, comm, request))
+OMITTED(Iscatterv,
+        (const void *in, const int sendcounts[], const int displs[], MPI_Datatype sendtype,
+         void *res, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
+         MPI_Request *request),
+        (in, sendcounts, displs, sendtype, res, recvcount, recvtype, root, comm, request))
+OMITTED(Iallgatherv,
+        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, const int recvcounts[],
+         const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request),
+        (in, sendcount, sendtype, res, recvcounts, displs, recvtype, comm, request))
+OMITTED(Ialltoallw,
+        (const void *in, const int sendcounts[], const int sdispls[],
+         const MPI_Datatype sendtypes[], void *res, const int recvcounts[], const int rdispls[],
+         const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request *request),
+        (in, sendcounts, sdispls, sendtypes, res, recvcounts, rdispls, recvtypes, comm, request))
+OMITTED(Ireduce_scatter,
+        (const void *in, void *res, const int recvcounts[], MPI_Datatype type, MPI_Op op,
+         MPI_Comm comm, MPI_Request *request),
+        (in, res, recvcounts, type, op, comm, request))
+OMITTED(Ireduce_scatter_block,
+        (const void *in, void *res, int recvcount, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+         MPI_Request *request),
+        (in, res, recvcount, type, op, comm, request))
+OMITTED(Iscan,
+        (const void *in, void *res, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+         MPI_Request *request),
+        (in, res, count, type, op, comm, request))
+OMITTED(Iexscan,
+        (const void *in, void *res, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
+         MPI_Request *request),
+        (in, res, count, type, op, comm, request))
+OMITTED(Neighbor_allgatherv,
+        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, const int recvcounts[],
+         const int displs[], MPI_Datatype recvtype, MPI_Comm comm),
+        (in, sendcount, sendtype, res, recvcounts, displs, recvtype, comm))
+OMITTED(Neighbor_alltoallv,
+        (const void *in, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype,
+         void *res, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
+         MPI_Comm comm),
+        (in, sendcounts, sdispls, sendtype, res, recvcounts, rdispls, recvtype, comm))
+OMITTED(Neighbor_alltoallw,
+        (const void *in, const int sendcounts[], const MPI_Aint sdispls[],
+         const MPI_Datatype sendtypes[], void *res, const int recvcounts[],
+         const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm),
+        (in, sendcounts, sdispls, sendtypes, res, recvcounts, rdispls, recvtypes, comm))
+OMITTED(Ineighbor_allgather,
+        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
+         MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request),
+        (in, sendcount, sendtype, res, recvcount, recvtype, comm, request))
+OMITTED(Ineighbor_allgatherv,
+        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, const int recvcounts[],
+         const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request),
+        (in, sendcount, sendtype, res, recvcounts, displs, recvtype, comm, request))
+OMITTED(Ineighbor_alltoall,
+        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
+         MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request),
+        (in, sendcount, sendtype, res, recvcount, recvtype, comm, request))
+OMITTED(Ineighbor_alltoallv,
+        (const void *in, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype,
+         void *res, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
+         MPI_Comm comm, MPI_Request *request),
+        (in, sendcounts, sdispls, sendtype, res, recvcounts, rdispls, recvtype, comm, request))
+OMITTED(Ineighbor_alltoallw,
+        (const void *in, const int sendcounts[], const MPI_Aint sdispls[],
+         const MPI_Datatype sendtypes[], void *res, const int recvcounts[],
+         const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm,
+         MPI_Request *request),
+        (in, sendcounts, sdispls, sendtypes, res, recvcounts, rdispls, recvtypes, comm, request))
+OMITTED(Ssend_init,
+        (const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
+         MPI_Request *request),
+        (buf, count, type, dest, tag, comm, request))
+OMITTED(Bsend_init,
+        (const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
+         MPI_Request *request),
+        (buf, count, type, dest, tag, comm, request))
+OMITTED(Rsend_init,
+        (const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
+         MPI_Request *request),
+        (buf, count, type, dest, tag, comm, request))
+OMITTED(Rput,
+        (const void *buf, int count, MPI_Datatype type, int target_rank, MPI_Aint target_disp,
+         int target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request),
+        (buf, count, type, target_rank, target_disp, target_count, target_datatype, win, request))
+OMITTED(Rget,
+        (void *buf, int count, MPI_Datatype type, int target_rank, MPI_Aint target_disp,
+         int target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request),
+        (buf, count, type, target_rank, target_disp, target_count, target_datatype, win, request))
+OMITTED(Raccumulate,
+        (const void *buf, int count, MPI_Datatype type, int target_rank, MPI_Aint target_disp,
+         int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win,
+         MPI_Request *request),
+        (buf, count, type, target_rank, target_disp, target_count, target_datatype, op, win,
+         request))
+OMITTED(Get_accumulate,
+        (const void *buf, int count, MPI_Datatype type, void *res, int result_count,
+         MPI_Datatype result_datatype, int target_rank, MPI_Aint target_disp, int target_count,
+         MPI_Datatype target_datatype, MPI_Op op, MPI_Win win),
+        (buf, count, type, res, result_count, result_datatype, target_rank, target_disp,
+         target_count, target_datatype, op, win))
+OMITTED(Fetch_and_op,
+        (const void *buf, void *res, MPI_Datatype type, int target_rank, MPI_Aint target_disp,
+         MPI_Op op, MPI_Win win),
+        (buf, res, type, target_rank, target_disp, op, win))
+OMITTED(Compare_and_swap,
+        (const void *buf, const void *compare_addr, void *res, MPI_Datatype type, int target_rank,
+         MPI_Aint target_disp, MPI_Win win),
+        (buf, compare_addr, res, type, target_rank, target_disp, win))
+
+#if MPI_VERSION >= 4
+OMITTED(Session_init, (MPI_Info info, MPI_Errhandler handler, MPI_Session *session),
+        (info, handler, session))
+OMITTED(Bcast_c,
+        (void *buf, MPI_Count count, MPI_Datatype type, int root, MPI_Comm comm),
+        (buf, count, type, root, comm))
+OMITTED(Reduce_c,
+        (const void *in, void *res, MPI_Count count, MPI_Datatype type, MPI_Op op, int root,
+         MPI_Comm comm),
+        (in, res, count, type, op, root, comm))
+OMITTED(Allreduce_c,
+        (const void *in, void *res, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
+        (in, res, count, type, op, comm))
+OMITTED(Reduce_scatter_block_c,
+        (const void *in, void *res, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
+        (in, res, count, type, op, comm))
+OMITTED(Reduce_scatter_c,
+        (const void *in, void *res, const MPI_Count counts[], MPI_Datatype type, MPI_Op op,
+         MPI_Comm comm),
+        (in, res, counts, type, op, comm))
+OMITTED(Exscan_c,
+        (const void *in, void *res, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
+        (in, res, count, type, op, comm))
+OMITTED(Scan_c,
+        (const void *in, void *res, MPI_Count count, MPI_Datatype type, MPI_Op op, MPI_Comm comm),
+        (in, res, count, type, op, comm))
+OMITTED(Allgather_c,
+        (const void *in, MPI_Count sendcount, MPI_Datatype sendtype, void *res, MPI_Count recvcount,
+         MPI_Datatype recvtype, MPI_Comm comm),
+        (in, sendcount, sendtype, res, recvcount, recvtype, comm))
+OMITTED(Allgatherv_c,
+        (const void *in, MPI_Count sendcount, MPI_Datatype sendtype, void *res,
+         const MPI_Count counts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm),
+        (in, sendcount, sendtype, res, counts, displs, recvtype, comm))
+OMITTED(Alltoall_c,
+        (const void *in, MPI_Count sendcount, MPI_Datatype sendtype, void *res, MPI_Count recvcount,
+         MPI_Datatype recvtype, MPI_Comm comm),
+        (in, sendcount, sendtype, res, recvcount, recvtype, comm))
+OMITTED(Alltoallv_c,
+        (const void *in, const MPI_Count sendcounts[], const MPI_Aint sdispls[],
+         MPI_Datatype sendtype, void *res, const MPI_Count recvcounts[], const MPI_Aint rdispls[],
+         MPI_Datatype recvtype, MPI_Comm comm),
+        (in, sendcounts, sdispls, sendtype, res, recvcounts, rdispls, recvtype, comm))
+OMITTED(Alltoallw_c,
+        (const void *in, const MPI_Count sendcounts[], const MPI_Aint sdispls[],
+         const MPI_Datatype sendtypes[], void *res, const MPI_Count recvcounts[],
+         const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm),
+        (in, sendcounts, sdispls, sendtypes, res, recvcounts, rdispls, recvtypes, comm))
+OMITTED(Gather_c,
+        (const void *in, MPI_Count sendcount, MPI_Datatype sendtype, void *res, MPI_Count recvcount,
+         MPI_Datatype recvtype, int root, MPI_Comm comm),
+        (in, sendcount, sendtype, res, recvcount, recvtype, root, comm))
+OMITTED(Gatherv_c,
+        (const void *in, MPI_Count sendcount, MPI_Datatype sendtype, void *res,
+         const MPI_Count counts[], const MPI_Aint displs[], MPI_Datatype recvtype, int root,
+         MPI_Comm comm),
+        (in, sendcount, sendtype, res, counts, displs, recvtype, root, comm))
+OMITTED(Scatter_c,
+        (const void *in, MPI_Count sendcount, MPI_Datatype sendtype, void *res, MPI_Count recvcount,
+         MPI_Datatype recvtype, int root, MPI_Comm comm),
+        (in, sendcount, sendtype, res, recvcount, recvtype, root, comm))
+OMITTED(Scatterv_c,
+        (const void *in, const MPI_Count counts[], const MPI_Aint displs[], MPI_Datatype sendtype,
+         void *res, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm),
+        (in, counts, displs, sendtype, res, recvcount, recvtype, root, comm))
+OMITTED(Isendrecv,
+        (const void *in, int sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *res,
+         int recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
+         MPI_Request *request),
+        (in, sendcount, sendtype, dest, sendtag, res, recvcount, recvtype, source, recvtag, comm,
+         request))
+OMITTED(Isendrecv_replace,
+        (void *buf, int count, MPI_Datatype type, int dest, int sendtag, int source, int recvtag,
+         MPI_Comm comm, MPI_Request *request),
+        (buf, count, type, dest, sendtag, source, recvtag, comm, request))
+OMITTED(Psend_init,
+        (const void *buf, int partitions, MPI_Count count, MPI_Datatype type, int dest, int tag,
+         MPI_Comm comm, MPI_Info info, MPI_Request *request),
+        (buf, partitions, count, type, dest, tag, comm, info, request))
+OMITTED(Precv_init,
+        (void *buf, int partitions, MPI_Count count, MPI_Datatype type, int dest, int tag,
+         MPI_Comm comm, MPI_Info info, MPI_Request *request),
+        (buf, partitions, count, type, dest, tag, comm, info, request))
+#endif

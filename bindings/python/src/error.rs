@@ -129,9 +129,10 @@ pub(crate) fn from_channel(py: Python<'_>, error: &ChannelError) -> PyErr {
             return take_interrupt()
                 .unwrap_or_else(|| PyKeyboardInterrupt::new_err(error.to_string()));
         }
-        ChannelError::NoJob(_) | ChannelError::Open(_) | ChannelError::Cut => {
-            ("ChannelError", "caller")
-        }
+        ChannelError::NoJob(_)
+        | ChannelError::Foreign
+        | ChannelError::Open(_)
+        | ChannelError::Cut => ("ChannelError", "caller"),
         ChannelError::Corrupt(_) => ("ChannelError", "peer"),
         ChannelError::System(_) => ("ChannelError", "machine"),
         _ => ("ArgumentError", "caller"),

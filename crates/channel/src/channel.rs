@@ -67,7 +67,7 @@ impl Channel {
     /// Opens the channel with this number.
     pub fn open_number(number: u8) -> Result<Channel, ChannelError> {
         let membership = MEMBERSHIP.get_or_init(Membership::find).as_ref();
-        let membership = membership.map_err(|what| ChannelError::NoJob(what))?;
+        let membership = membership.map_err(|missing| ChannelError::from(*missing))?;
         let channels = membership.segment.shape().channels;
         if number >= channels {
             return Err(ChannelError::NoChannel {

@@ -15,9 +15,15 @@ pub enum ChannelError {
     /// The process was not started as a process of a gang job.
     #[error(
         "this process does not belong to a gang job: start it with `farcall gang run -n N PROGRAM` \
-         ({0} is not set or cannot be read)"
+         ({0})"
     )]
     NoJob(&'static str),
+    /// The segment that the process was given has another form than this library knows.
+    #[error(
+        "the gang daemon is of another version of Farcall than the channels of this program: \
+         update one of them, so that both have the same"
+    )]
+    Foreign,
     /// The gang job has fewer channels.
     #[error(
         "there is no channel {channel}, because the gang job has {channels}: run it with \

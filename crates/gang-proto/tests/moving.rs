@@ -216,3 +216,46 @@ fn an_answer_for_a_checkpoint_before_does_not_count() {
     assert!(!orders.any(is_taken), "their states are gone");
     until_taken(&mut root, other);
 }
+
+/// What a front end has asked for and does not read is in the memory of the root daemon.
+#[test]
+fn a_front_end_that_reads_nothing_gets_no_more_pieces() {
+    let mut root = taken();
+    let fetches = |root: &mut Root| {
+        let orders = std::iter::from_fn(|| root.poll_order());
+        let is_fetch = |order: &Order| matches!(order, Order::Node(_, Message::Fetch(..)));
+        orders.filter(is_fetch).count()
+    };
+    let fetched = |root: &mut Root| {
+        let piece = Piece {
+            rank: 0,
+            offset: 0,
+            lengths: LENGTHS,
+            bytes: vec![0; 8],
+        };
+        root.handle_fetched(JOB, piece);
+    };
+    for _ in 0..10 {
+        root.handle_fetch(JOB, MOVES, 0, 0).expect("it was taken");
+    }
+    assert_eq!(fetches(&mut root), 8);
+    root.handle_hold(MOVES, true);
+    (0..8).for_each(|_| fetched(&mut root));
+    assert_eq!(fetches(&mut root), 0);
+    root.handle_hold(MOVES, false);
+    assert_eq!(fetches(&mut root), 2);
+}
+
+/// Nodes come and go for years, each with a name of its own.
+#[test]
+fn numbers_of_nodes_never_run_out() {
+    let mut root = begun();
+    let first = root.handle_join("first", vec![0], String::new(), 0);
+    for count in 0..5_000 {
+        let name = format!("node-{count}");
+        let number = root.handle_join(&name, vec![0], String::new(), 0);
+        assert!(number > first && number < 4_096, "{number}");
+        root.handle_lost(number, "it went away");
+        while root.poll_order().is_some() {}
+    }
+}

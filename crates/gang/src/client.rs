@@ -202,10 +202,11 @@ impl Client {
     /// `work` ends.
     pub fn run(
         self,
-        spec: JobSpec,
+        mut spec: JobSpec,
         work: Option<OwnedFd>,
         started: impl FnMut(JobId, Option<u16>),
     ) -> Result<Ended, ClientError> {
+        crate::mpi::leave_outer(&mut spec.environment);
         self.run_from(spec, None, work, started)
     }
 
@@ -217,11 +218,7 @@ impl Client {
         on: Option<Vec<String>>,
         started: impl FnMut(JobId, Option<u16>),
     ) -> Result<Ended, ClientError> {
-        let spec = JobSpec {
-            restored: Some(true),
-            on,
-            ..saved.spec().clone()
-        };
+        let spec = begun_again(saved.spec(), on);
         self.run_from(spec, Some(saved), None, started)
     }
 
@@ -367,6 +364,17 @@ fn is_stranger(user: u32, own: u32, map: &str) -> bool {
     !is_trusted && !has_no_number
 }
 
+/// A gang job that begins again from a checkpoint, on nodes with these names if there are any. One
+/// that was interactive would have work for ever, because nobody says when it has none.
+fn begun_again(saved: &JobSpec, on: Option<Vec<String>>) -> JobSpec {
+    JobSpec {
+        restored: Some(true),
+        interactive: None,
+        on,
+        ..saved.clone()
+    }
+}
+
 fn unexpected(message: &Message) -> ClientError {
     let text = format!("the daemon sent an unexpected answer: {message:?}");
     ClientError::Lost(io::Error::new(io::ErrorKind::InvalidData, text))
@@ -386,6 +394,18 @@ fn catch_terminal() -> io::Result<SignalFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_job_that_begins_again_takes_turns_like_others() {
+        let saved = JobSpec {
+            interactive: Some(true),
+            processes: 2,
+            ..JobSpec::default()
+        };
+        let spec = begun_again(&saved, None);
+        assert_eq!((spec.interactive, spec.restored), (None, Some(true)));
+        assert_eq!(spec.processes, 2);
+    }
 
     #[test]
     fn only_root_and_the_own_user_are_no_strangers() {

@@ -5,23 +5,27 @@
 use crate::token::state_folder;
 use farcall_gang_proto::{JobId, JobRow, JobSpec};
 use rustix::fs::{FlockOperation, flock};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
 /// The most gang jobs that are remembered as lost.
 const REMEMBERED: usize = 1000;
 /// Characters of a command in the journal.
 const COMMAND: usize = 1000;
+/// Bytes of lines about past gang jobs after which the journal is written anew.
+const PAST: u64 = 1 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Journal {
     path: PathBuf,
     file: File,
-    /// The gang jobs that have begun and not ended. Those without processes are not among them:
-    /// nothing of them is lost.
-    open: BTreeSet<JobId>,
+    /// Bytes in the file.
+    length: u64,
+    /// The lines of the gang jobs that have begun and not ended. Those without processes are not
+    /// among them: nothing of them is lost.
+    open: BTreeMap<JobId, String>,
 }
 
 impl Journal {
@@ -46,11 +50,11 @@ impl Journal {
             lost.pop_first();
         }
         file.set_len(0)?;
-        file.seek(SeekFrom::Start(0))?;
         let mut journal = Journal {
             path,
             file,
-            open: BTreeSet::new(),
+            length: 0,
+            open: BTreeMap::new(),
         };
         for row in lost.values() {
             // Their commands have the form of the journal already.
@@ -71,22 +75,52 @@ impl Journal {
         self.write(&row, &command.escape_debug().to_string());
     }
 
-    /// Writes a line. A full disk must not stop gang jobs, so errors are ignored.
     fn write(&mut self, row: &JobRow, command: &str) {
-        self.open.insert(row.id);
         let (id, user, count, nodes) = (row.id, row.user, row.processes, row.nodes.join(","));
         let line = format!("+{id}\t{user}\t{count}\t{nodes}\t{command}\n");
-        let _ = self.file.write_all(line.as_bytes());
+        self.put(&line);
+        self.open.insert(id, line);
+    }
+
+    /// Writes a line. A full disk must not stop gang jobs, so errors are ignored. What was written
+    /// of such a line is taken back, because the next one would become a part of it.
+    fn put(&mut self, line: &str) {
+        match self.file.write_all(line.as_bytes()) {
+            Ok(()) => self.length += line.len() as u64,
+            Err(_) => drop(self.file.set_len(self.length)),
+        }
     }
 
     pub(crate) fn ended(&mut self, id: JobId) {
-        if !self.open.remove(&id) {
+        if self.open.remove(&id).is_none() {
             return;
         }
-        let _ = self.file.write_all(format!("-{id}\n").as_bytes());
-        if self.open.is_empty() {
-            let _ = self.file.set_len(0);
+        self.put(&format!("-{id}\n"));
+        if self.open.is_empty() && self.file.set_len(0).is_ok() {
+            self.length = 0;
         }
+        if self.length > PAST {
+            let open: u64 = self.open.values().map(|line| line.len() as u64).sum();
+            if self.length > PAST + 4 * open {
+                // The file as it is says the same.
+                let _ = self.write_anew();
+            }
+        }
+    }
+
+    /// Replaces the file by one without the past gang jobs.
+    fn write_anew(&mut self) -> io::Result<()> {
+        let draft = self.path.with_extension("new");
+        let text: String = self.open.values().map(String::as_str).collect();
+        let mut options = File::options();
+        let mut file = options.append(true).create(true).open(&draft)?;
+        file.set_len(0)?;
+        file.write_all(text.as_bytes())?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        fs::rename(&draft, &self.path)?;
+        self.file = file;
+        self.length = text.len() as u64;
+        Ok(())
     }
 
     /// Removes the journal, if no gang job is open, because the daemon ends.
@@ -148,7 +182,8 @@ mod tests {
         let mut journal = Journal {
             path: path.clone(),
             file: file.expect("room"),
-            open: BTreeSet::new(),
+            length: 0,
+            open: BTreeMap::new(),
         };
         let open = || read(&fs::read_to_string(&path).expect("it is there")).len();
         journal.begun(1, &JobSpec::default(), Vec::new());
@@ -158,5 +193,32 @@ mod tests {
         assert_eq!(open(), 1);
         journal.ended(1);
         assert_eq!(open(), 0);
+    }
+    /// A gang job that never ends does not keep the lines of all others.
+    #[test]
+    fn the_journal_does_not_grow_for_ever() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("gang-jobs");
+        let file = File::options().append(true).create(true).open(&path);
+        let mut journal = Journal {
+            path: path.clone(),
+            file: file.expect("room"),
+            length: 0,
+            open: BTreeMap::new(),
+        };
+        let spec = JobSpec {
+            command: vec!["x".repeat(COMMAND)],
+            ..JobSpec::default()
+        };
+        journal.begun(1, &spec, vec!["a".to_string()]);
+        for id in 2..5000 {
+            journal.begun(id, &spec, vec!["a".to_string()]);
+            journal.ended(id);
+        }
+        journal.begun(5000, &spec, vec!["b".to_string()]);
+        let text = fs::read_to_string(&path).expect("it is there");
+        assert!(text.len() < 2 << 20, "{} bytes", text.len());
+        assert_eq!(journal.length, text.len() as u64);
+        assert_eq!(read(&text).into_keys().collect::<Vec<_>>(), [1, 5000]);
     }
 }

@@ -60,9 +60,50 @@ pub(crate) fn variables(
     Ok(variables)
 }
 
+/// Takes out of an environment what an outer gang job has set for its own processes, whose
+/// channels are not those of a gang job that one of them begins.
+pub(crate) fn leave_outer(environment: &mut Vec<String>) {
+    let is = |pair: &String, (name, value): (&str, &str)| {
+        pair.split_once('=')
+            .is_some_and(|pair| pair == (name, value))
+    };
+    let names_channel = |pair: &String| pair.split('=').next() == Some(CHANNEL);
+    if !environment.iter().any(names_channel) {
+        return;
+    }
+    environment.retain(|pair| !names_channel(pair) && !CHOICE.iter().any(|one| is(pair, *one)));
+    let mut rest = None;
+    environment.retain(|pair| match pair.strip_prefix("FI_PROVIDER_PATH=") {
+        Some(path) => {
+            // The folder of the provider comes first, and then what the user has set.
+            rest = path.split_once(':').map(|(_, rest)| rest.to_string());
+            false
+        }
+        None => true,
+    });
+    environment.extend(rest.map(|path| format!("FI_PROVIDER_PATH={path}")));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_inner_job_has_nothing_of_the_network_of_the_outer_one() {
+        let mut users = vec!["PATH=/bin".to_string(), "I_MPI_FABRICS=shm".to_string()];
+        let same = users.clone();
+        leave_outer(&mut users);
+        assert_eq!(users, same);
+        for path in [None, Some("/opt/prov:/opt/more")] {
+            let outer = variables(Some(Path::new("/lib/farcall")), path, 1).expect("a folder");
+            let outer = outer.iter().map(|(name, value)| format!("{name}={value}"));
+            let mut inner: Vec<String> = outer.chain(same.clone()).collect();
+            leave_outer(&mut inner);
+            let kept = path.map(|path| format!("FI_PROVIDER_PATH={path}"));
+            let expected: Vec<String> = same.iter().cloned().chain(kept).collect();
+            assert_eq!(inner, expected);
+        }
+    }
 
     #[test]
     fn the_provider_comes_before_those_of_the_user() {

@@ -12,7 +12,7 @@ use crate::start::{Begun, Gate, NOT_STARTED, Order, Starter};
 use farcall_channel::{Engine, Segment, Waiting};
 use farcall_channel_proto::Freeze;
 use farcall_gang_proto::{
-    FARCALL_FAILED, JobId, JobSpec, Message, PMIX, Pairs, Placement, Report, Round, Step,
+    FARCALL_FAILED, JobId, JobSpec, Message, PMIX, Pairs, Placement, Report, Round, Step, told,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -520,6 +520,15 @@ impl Node {
                 // It says there why it has ended.
                 read_rest(id, &mut server, &mut self.messages);
             }
+            let job = self.jobs.get(&id);
+            if job.is_some_and(|job| job.server_is_ready && !job.is_killed) {
+                let text = format!(
+                    "the PMIx server on node {} {cause}: processes of Open MPI cannot go on\n",
+                    self.name
+                );
+                let line = told::line(id, &text).into_bytes();
+                self.messages.push(Message::Output(id, PMIX, 2, line));
+            }
         }
     }
 
@@ -534,14 +543,16 @@ impl Node {
         }
     }
 
-    /// The output streams of all processes.
+    /// The output streams of all processes, except those that are held back, and what they ask for
+    /// as processes of MPI, which no front end has to read.
     pub(crate) fn streams(&self) -> Vec<(JobId, u16, usize, BorrowedFd<'_>)> {
         let mut streams = Vec::new();
-        for (id, job) in self.jobs.iter().filter(|(_, job)| !job.is_held) {
+        for (id, job) in &self.jobs {
             for process in job.processes.iter().chain(&job.server) {
-                for (index, stream) in process.streams.iter().enumerate() {
+                let output = process.streams.iter().zip(1..);
+                for (stream, number) in output.filter(|_| !job.is_held) {
                     if let Some(stream) = stream {
-                        streams.push((*id, process.rank, index + 1, stream.as_fd()));
+                        streams.push((*id, process.rank, number, stream.as_fd()));
                     }
                 }
                 if let Some(pmi) = &process.pmi {

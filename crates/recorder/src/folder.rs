@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 const WHOLE: &str = ".jsonl.zst";
 const PART: &str = ".part";
+/// No recorder has made a file of this time, in milliseconds since 1970.
+const LAST: u64 = 1 << 53;
 /// A file that a recorder has begun to mend.
 const MENDED: &str = ".mended";
 
@@ -54,9 +56,13 @@ fn create(path: &Path) -> io::Result<File> {
     options.write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Begins a file at this time, in milliseconds since 1970, or a little later.
+/// Begins a file at this time, in milliseconds since 1970, or later: its name comes after those of
+/// all others, also if the clock was wrong before or is now. So the oldest file is the first one.
 pub(crate) fn begin(folder: &Path, unix_ms: u64) -> io::Result<(PathBuf, File)> {
-    for time in unix_ms..unix_ms.saturating_add(1000) {
+    let newest = files(folder)?.last().and_then(|path| time_of(path));
+    let newest = newest.filter(|newest| *newest < LAST);
+    let first = newest.map_or(unix_ms, |newest| unix_ms.max(newest + 1));
+    for time in first..first.saturating_add(1000) {
         let name = format!("calls-{time:013}{WHOLE}");
         if folder.join(&name).exists() {
             continue;

@@ -20,7 +20,10 @@ pub enum InterfaceError {
     #[error("there is no interface `{0}`; `ip link` lists the interfaces")]
     Missing(String),
     /// No interface can have this name.
-    #[error("`{0}` is not a name of an interface. Use 1 to 15 characters without `/` and spaces.")]
+    #[error(
+        "`{0}` is not a name of an interface. Use 1 to 15 characters without `/`, `:`, `%` and \
+         spaces."
+    )]
     Name(String),
     /// It is not an Ethernet interface.
     #[error("`{0}` is not an Ethernet interface")]
@@ -69,8 +72,10 @@ impl Interface {
     /// # Errors
     /// There is no interface of this name.
     pub fn open(name: &str) -> Result<Interface, InterfaceError> {
-        let valid = |byte: u8| byte.is_ascii_graphic() && byte != b'/';
-        if name.is_empty() || name.len() >= libc::IFNAMSIZ || !name.bytes().all(valid) {
+        // The system would take `%d` for the next free number, and `:` for the end of the name.
+        let valid = |byte: u8| byte.is_ascii_graphic() && !b"/:%".contains(&byte);
+        let is_folder = matches!(name, "" | "." | "..");
+        if is_folder || name.len() >= libc::IFNAMSIZ || !name.bytes().all(valid) {
             return Err(InterfaceError::Name(name.to_owned()));
         }
         let socket = datagrams(AddressFamily::INET).map_err(|source| InterfaceError::Refused {
@@ -86,6 +91,11 @@ impl Interface {
             Ok(_) => Ok(interface),
             Err(_) => Err(InterfaceError::Missing(name.to_owned())),
         }
+    }
+
+    /// The name by which it was found.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// The interface's number.
@@ -394,14 +404,12 @@ mod tests {
 
     #[test]
     fn names_are_checked() {
-        assert!(matches!(
-            Interface::open("a name"),
-            Err(InterfaceError::Name(_))
-        ));
-        assert!(matches!(
-            Interface::open("sixteen_letters_"),
-            Err(InterfaceError::Name(_))
-        ));
+        for name in ["", "..", "a name", "sixteen_letters_", "fc%d", "lo:1"] {
+            assert!(
+                matches!(Interface::open(name), Err(InterfaceError::Name(_))),
+                "{name}"
+            );
+        }
         assert!(matches!(
             Interface::open("absent"),
             Err(InterfaceError::Missing(_))

@@ -48,6 +48,9 @@ pub enum TapError {
     /// An interface of this name exists already.
     #[error("an interface `{0}` exists already: stop its owner, or choose another --name")]
     Taken(String),
+    /// Somebody has removed the interface.
+    #[error("the interface `{0}` was removed: start the trunk again")]
+    Gone(String),
     /// The interface cannot be configured.
     #[error("{0}")]
     Interface(#[from] InterfaceError),
@@ -138,7 +141,7 @@ impl Tap {
             Err(Errno::AGAIN | Errno::INTR) => Ok(false),
             // The interface was set down: frames arrive again when it is up.
             Err(Errno::IO) => Ok(false),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(self.lost(error)),
         }
     }
 
@@ -179,7 +182,14 @@ impl Tap {
             Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::INVAL | Errno::IO | Errno::NOMEM) => {
                 Ok(())
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(self.lost(error)),
+        }
+    }
+
+    fn lost(&self, error: Errno) -> io::Error {
+        match error {
+            Errno::BADFD => io::Error::other(TapError::Gone(self.interface.name().to_owned())),
+            error => error.into(),
         }
     }
 }

@@ -267,6 +267,19 @@ fn output_that_nobody_reads_stops_no_other_job() {
     unread.wait().expect("it ends");
 }
 
+/// The others of a process of MPI that aborts would wait for it for ever.
+#[test]
+fn a_job_whose_output_nobody_reads_can_abort() {
+    let node = Node::start(&["--slots", "2", "--slice", "20ms"]);
+    let text = "if [ $FARCALL_RANK = 0 ]; then exec yes a line that nobody reads; fi; \
+                sleep 2; echo cmd=abort exitcode=7 >&$PMI_FD; exec sleep 1000";
+    let mut unread = node.submit(&["-n", "2", "--", "bash", "-c", text]);
+    wait_until("it runs", || node.jobs().len() == 1);
+    wait_until("it has aborted", || node.jobs().is_empty());
+    unread.kill().expect("it runs");
+    unread.wait().expect("it ends");
+}
+
 #[test]
 fn a_job_comes_by_tcp_with_the_secret() {
     let token = [("FARCALL_TOKEN", "a secret of this test")];

@@ -3,6 +3,7 @@
 
 use farcall_system::gang::{Node, lines, text};
 use farcall_system::wait_until;
+use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -249,6 +250,42 @@ fn a_process_that_leaves_early_ends_its_job() {
         assert_eq!(lines(&output), sums(2, 1), "{told}");
         assert!(!told.contains("MPI_Finalize"), "{told}");
     }
+}
+
+/// The PMIx server below a daemon, if there is one.
+fn pmix_server(daemon: &Node) -> Option<Pid> {
+    let mut processes = std::fs::read_dir("/proc").expect("Linux").flatten();
+    let found = processes.find(|process| {
+        let read = |name| std::fs::read_to_string(process.path().join(name)).unwrap_or_default();
+        let parent = format!("PPid:\t{}", daemon.id());
+        read("cmdline").ends_with("gang\0pmix\0") && read("status").lines().any(|it| it == parent)
+    });
+    let name = found?.file_name();
+    Pid::from_raw(name.to_str()?.parse().ok()?)
+}
+
+/// Processes of Open MPI end without a reason if it is gone.
+#[test]
+fn the_end_of_a_pmix_server_is_told() {
+    let daemon = Node::start(&["--slots", "1"]);
+    let mut job = daemon.submit(&["-n", "1", "--", "sh", "-c", "echo begun; exec sleep 1000"]);
+    // The server is ready by now, if the machine has the library.
+    let mut output = BufReader::new(job.stdout.take().expect("a pipe")).lines();
+    assert_eq!(output.next().expect("a line").expect("text"), "begun");
+    match pmix_server(&daemon) {
+        None => println!("SKIPPED: apt-get install libpmix2"),
+        Some(server) => {
+            kill_process(server, Signal::KILL).expect("it is there");
+            let told = BufReader::new(job.stderr.take().expect("a pipe")).lines();
+            let mut told = told.map(Result::unwrap);
+            let line = told
+                .find(|line| line.contains("PMIx server"))
+                .expect("it is told");
+            assert!(line.contains("was ended by SIGKILL"), "{line}");
+        }
+    }
+    job.kill().expect("it runs");
+    job.wait().expect("it ends");
 }
 
 /// What processes wait for that send over the transport of their MPI cannot be seen.

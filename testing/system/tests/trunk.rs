@@ -352,6 +352,9 @@ fn what_is_missing_is_told() {
     let (code, text) = run(&["status", "--name", "nobody0"]);
     assert_eq!(code, Some(1));
     assert!(text.contains("trunk up"), "{text}");
+    let (code, text) = run(&["up", "--link", "fc%d"]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("is not a name of an interface"), "{text}");
     assert_eq!(run(&["up"]).0, Some(2));
     assert_eq!(run(&["up", "--link", "eth0=fast"]).0, Some(2));
     let Some(lab) = lab(1, None) else { return };
@@ -371,6 +374,15 @@ fn what_is_missing_is_told() {
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("/dev/net/tun is missing"), "{refused}");
     assert!(refused.contains("modprobe tun"), "{refused}");
+    // Somebody removes the virtual interface.
+    let removed = "{ until \"$0\" trunk status; do sleep 0.05; done; ip link del fc0; } >/dev/null \
+                   2>&1 & exec \"$0\" trunk up --link link0";
+    let ended = lab.output(0, "sh", &["-c", removed, farcall_path()]);
+    let ended = ended.unwrap_err().to_string();
+    assert!(
+        ended.contains("the interface `fc0` was removed: start"),
+        "{ended}"
+    );
 }
 
 /// The answer of a server on a host to a request for a page.

@@ -71,7 +71,7 @@ impl Root {
     }
 
     /// Handles a front end that stops reading, or resumes. The nodes hold back the output of its
-    /// gang jobs.
+    /// gang jobs, and the states that it fetches.
     pub fn handle_hold(&mut self, front: u64, is_held: bool) {
         match is_held {
             true => self.held.insert(front),
@@ -80,6 +80,7 @@ impl Root {
         let mine = self.jobs.iter().filter(|(_, job)| job.front == front);
         let holds = mine.map(|(_, job)| Order::Nodes(Message::Hold(job.local, is_held)));
         self.orders.extend(holds);
+        self.pass_fetches_of(front);
     }
 
     /// Lets the nodes that have just prepared a gang job hold its output back, if its front end

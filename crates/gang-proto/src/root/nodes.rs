@@ -11,6 +11,10 @@ use alloc::vec::Vec;
 /// The longest name of a node in bytes.
 const LONGEST_NAME: usize = 128;
 
+/// When there are more nodes, the number of a lost one goes to any other, so that names that never
+/// come back do not use up the numbers.
+const REMEMBERED: usize = 4096;
+
 /// Checks the name of a node. Lists of nodes are separated by commas and blanks.
 ///
 /// # Errors
@@ -48,9 +52,10 @@ impl Root {
         };
         let jobs = &self.jobs;
         let is_free = |number: u16| !jobs.values().any(|job| job.nodes.contains(&number));
+        let is_full = self.nodes.len() >= REMEMBERED;
         let places = self.nodes.iter_mut().zip(0u16..);
         let mut gone = places.filter(|(node, number)| node.is_lost && is_free(*number));
-        let number = match gone.find(|(node, _)| node.name == name) {
+        let number = match gone.find(|(node, _)| is_full || node.name == name) {
             Some((node, number)) => {
                 *node = entry;
                 number

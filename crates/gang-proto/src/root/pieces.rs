@@ -2,12 +2,13 @@
 //! front end to the nodes where processes begin from one. A bound for each direction keeps the
 //! pieces from filling the links between daemons.
 
-use super::checkpoint::{Checkpoint, Stage};
+use super::checkpoint::Stage;
 use super::{Job, Order, Root};
 use crate::{JobId, Lengths, Message, Piece};
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 /// The most pieces of a state that are on their way to a front end at the same time.
 const OPEN: usize = 8;
@@ -65,10 +66,14 @@ impl Root {
         let Some(job) = self.jobs.get_mut(&id) else {
             return;
         };
-        let Some(Checkpoint { fetches, .. }) = &mut job.checkpoint else {
+        let Some(checkpoint) = &mut job.checkpoint else {
             return;
         };
-        while fetches.open < OPEN
+        // What it has not read yet is in the memory of this daemon.
+        let reads = !self.held.contains(&checkpoint.front());
+        let fetches = &mut checkpoint.fetches;
+        while reads
+            && fetches.open < OPEN
             && let Some((rank, offset)) = fetches.asked.pop_front()
         {
             fetches.open += 1;
@@ -76,6 +81,13 @@ impl Root {
             let fetch = Message::Fetch(node, job.local, rank, offset);
             self.orders.push_back(Order::Node(node, fetch));
         }
+    }
+
+    /// Asks for the pieces that waited because this front end did not read.
+    pub(super) fn pass_fetches_of(&mut self, front: u64) {
+        let of = |(id, job): (&JobId, &mut Job)| job.checkpoint_of(front).map(|_| *id);
+        let jobs: Vec<JobId> = self.jobs.iter_mut().filter_map(of).collect();
+        jobs.into_iter().for_each(|id| self.pass_fetches(id));
     }
 
     /// Passes a piece of the state to the front end that asked for it.

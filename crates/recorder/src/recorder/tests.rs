@@ -128,6 +128,24 @@ fn all_files_together_are_bounded() {
     assert_eq!(*newest.last().unwrap() + 1_700_000_000, last);
 }
 
+/// The clock was years ahead when the first file was written.
+#[test]
+fn the_file_that_was_written_first_is_removed_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = settings(folder.path(), 1 << 20);
+    folder::make(&settings.folder).unwrap();
+    let ahead = settings.folder.join("calls-4102444800000.jsonl.zst");
+    fs::write(&ahead, vec![0; 1 << 19]).unwrap();
+    let mut recorder = Recorder::start(settings.clone()).unwrap();
+    (0..10).for_each(|number| recorder.record(call(number)));
+    drop(recorder);
+    let found = files(&settings.folder).unwrap();
+    assert_eq!(found[0], ahead);
+    assert_eq!(calls(&found[1]), (0..10).collect::<Vec<_>>());
+    folder::bound(&settings.folder, 1 << 18).unwrap();
+    assert_eq!(files(&settings.folder).unwrap(), found[1..]);
+}
+
 #[test]
 fn a_folder_that_cannot_be_made_stops_nobody() {
     let folder = tempfile::tempdir().unwrap();

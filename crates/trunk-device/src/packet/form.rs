@@ -145,8 +145,15 @@ pub(crate) fn parse(packet: &[u8], own: Mac, mut take: impl FnMut(Mac, Bytes)) -
     Some(())
 }
 
-/// Instructions of classic BPF (code, jumps, value) that accept both forms and nothing else.
-pub(crate) const FILTER: [(u16, u8, u8, u32); 11] = [
+/// Instructions of classic BPF (code, jumps, value) that accept both forms and nothing else. Frames
+/// of a VLAN are those of another network, but the socket sees them without their tag. A tag with
+/// the number 0 only has a priority.
+pub(crate) const FILTER: [(u16, u8, u8, u32); 16] = [
+    (0x30, 0, 0, VLAN_PRESENT),     // ldb: whether the frame had a tag
+    (0x15, 3, 0, 0),                // it had none: go on
+    (0x28, 0, 0, VLAN_TAG),         // ldh: the tag
+    (0x54, 0, 0, 0xfff),            // and: the number of the VLAN
+    (0x15, 0, 10, 0),               // not 0: refuse
     (0x28, 0, 0, 12),               // ldh [12]: the EtherType
     (0x15, 7, 0, ETHERTYPE as u32), // ours: accept
     (0x15, 0, 7, 0x0800),           // not IPv4: refuse
@@ -160,9 +167,61 @@ pub(crate) const FILTER: [(u16, u8, u8, u32); 11] = [
     (0x06, 0, 0, 0),                // refuse
 ];
 
+/// What the kernel knows of a frame's tag, for the filter (`SKF_AD_OFF` and what follows it).
+const VLAN_TAG: u32 = 0xffff_f000 + 44;
+const VLAN_PRESENT: u32 = 0xffff_f000 + 48;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What the kernel does with a packet after its offload header, which had this tag.
+    fn accepts(packet: &[u8], tag: Option<u16>) -> bool {
+        let byte = |at: u32| packet.get(at as usize).copied().map(u32::from);
+        let mut value = 0;
+        let mut next = 0;
+        loop {
+            let (code, yes, no, with) = FILTER[next];
+            next += 1;
+            let read = match (code, with) {
+                (0x30, VLAN_PRESENT) => Some(u32::from(tag.is_some())),
+                // Without a tag, the kernel may have that of an earlier frame there.
+                (0x28, VLAN_TAG) => Some(tag.unwrap_or(0x1234).into()),
+                (0x30, at) => byte(at),
+                (0x28, at) => byte(at)
+                    .zip(byte(at + 1))
+                    .map(|(high, low)| high << 8 | low),
+                (0x54, mask) => Some(value & mask),
+                (0x15, wanted) => {
+                    next += usize::from(if value == wanted { yes } else { no });
+                    Some(value)
+                }
+                (0x06, length) => return length > 0,
+                _ => panic!("an instruction {code:#x}"),
+            };
+            let Some(read) = read else { return false };
+            value = read;
+        }
+    }
+
+    #[test]
+    fn frames_of_a_vlan_belong_to_another_network() {
+        let one = [frame(OWN, 9, 100)];
+        for prefix in [
+            Prefix::ethernet(PEER, &one[0]),
+            Prefix::datagram(PEER, &one).unwrap(),
+        ] {
+            let packet = on_wire(&prefix, &one);
+            let packet = &packet[OFFLOAD_BYTES..];
+            assert!(accepts(packet, None));
+            assert!(accepts(packet, Some(0xe000)), "a priority");
+            assert!(!accepts(packet, Some(5)) && !accepts(packet, Some(0xe005)));
+        }
+        let other = Prefix::ethernet(PEER, &one[0]);
+        let mut other = on_wire(&other, &one);
+        other[IP - 1] ^= 1;
+        assert!(!accepts(&other[OFFLOAD_BYTES..], None));
+    }
 
     const OWN: Mac = Mac([2; 6]);
     const PEER: Mac = Mac([4; 6]);
