@@ -106,11 +106,15 @@ static void all(void) {
 int main(int argc, char **argv) {
   pthread_t threads[4];
   char *few[] = {"program", "-port", NULL};
+  char *unread[] = {"program", "-map", "/dev/null", "kept", "-map", "/not/there", NULL};
   int left = Ninf_parse_arg(argc, argv), i;
 
   EXPECT(left, 2);
   EXPECT(argv[left] == NULL, 1);
   EXPECT(Ninf_parse_arg(2, few), 2);
+  /* The arguments stay as they are if a map cannot be read. */
+  EXPECT(Ninf_parse_arg(6, unread), 6);
+  EXPECT(strcmp(unread[1], "-map") == 0 && strcmp(unread[3], "kept") == 0, 1);
   EXPECT(strcmp(few[1], "-port"), 0);
   url = argv[1];
   calls(NULL);

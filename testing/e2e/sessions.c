@@ -165,6 +165,40 @@ static void many(void) {
   EXPECT(farcall_wait_all(NULL, 30), FARCALL_CANCELLED);
 }
 
+/* Waits for any call of each server, and waits for some of the calls themselves between them: each
+ * call is reported once, by a wait for its own server. */
+static void mixed(void) {
+  static int32_t slept[MANY];
+  static farcall_session ids[MANY];
+  farcall_session which;
+  int i, found[2] = {0, 0};
+
+  for (i = 0; i < MANY; i++)
+    ids[i] = farcall_call_async(i % 2 ? one : other, "nap", 0, &slept[i]);
+  EXPECT(farcall_wait_any(one, 30, &which), FARCALL_OK);
+  for (i = 0; i < MANY && ids[i] != which; i++)
+    ;
+  EXPECT(i < MANY && i % 2 == 1, 1);
+  for (i = 0; i < MANY / 2; i++)
+    EXPECT(farcall_wait(ids[i], 30), FARCALL_OK);
+  for (;;) {
+    EXPECT(farcall_wait_any(found[0] ? one : other, 30, &which), FARCALL_OK);
+    if (which == 0 && found[0]++)
+      break;
+    for (i = MANY / 2; which != 0 && i < MANY && ids[i] != which; i++)
+      ;
+    EXPECT(which == 0 || (i < MANY && i % 2 == (found[0] ? 1 : 0)), 1);
+    if (which != 0) {
+      ids[i] = 0;
+      found[1]++;
+    }
+  }
+  /* The first one may have been of the second half. */
+  EXPECT(found[1] == MANY / 2 || found[1] == MANY / 2 - 1, 1);
+  EXPECT(farcall_wait_any(NULL, 30, &which), FARCALL_OK);
+  EXPECT(which, 0);
+}
+
 static void values(void) {
   farcall_function *dot = farcall_function_of(one, "conformance/dot");
   double x[] = {1, 2, 3}, y[] = {4, 5, 6}, r = 0;
@@ -335,6 +369,7 @@ int main(int argc, char **argv) {
   objects(NULL), in_threads(objects, NULL, NULL);
   two_servers(NULL), in_threads(two_servers, NULL, NULL);
   many();
+  mixed();
   values();
   memory();
   ways();

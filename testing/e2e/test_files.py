@@ -188,6 +188,10 @@ def test_what_is_wrong_is_told_before_anything_is_sent(server, tmp_path):
         copy(tmp_path, tmp_path / "to")
     with pytest.raises(FileNotFoundError, match="argument `to`"):
         copy(here, tmp_path / "no" / "folder")
+    with pytest.raises(farcall.FileError, match=r"`from`: .*name of the file is empty"):
+        copy("", tmp_path / "to")
+    with pytest.raises(farcall.FileError, match=r"`to`: .*name of the file is empty"):
+        copy(here, "")
     with pytest.raises(farcall.ArgumentError, match="argument `to`: expected the name of a file"):
         copy(here)
     with pytest.raises(farcall.ArgumentError, match="argument `from`: expected the path"):

@@ -72,11 +72,14 @@ program texts
   character(12, c_char) :: six(6) = ["one  ", "two  ", "three", "four ", "five ", "six  "]
   character(24, c_char) :: wide(2) = ["one", "two"], was(2), one = "one"
   character(64, c_char) :: text
+  character(0, c_char) :: hollow(3)
   integer(c_int) :: length
   character(1024) :: address
 
   call get_command_argument(1, address)
   call farcall_connect(server, trim(address))
+  if (farcall_call(f("join"), 3, hollow, "-", text, length) /= FARCALL_ARGUMENT) error stop "hollow"
+  print "(a)", farcall_error_message()
   if (farcall_call(f("join"), 3, six, "-", text, length) /= FARCALL_ARGUMENT) error stop "six"
   print "(a)", farcall_error_message()
   if (farcall_call(f("join"), 3, six(::2), "-", text, length) /= FARCALL_OK) error stop "some"
@@ -107,4 +110,5 @@ def test_an_array_of_texts_has_as_many_as_the_call_needs(start, tmp_path):
     ran = run(program, start(LANGUAGES).address)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "argument `words`" in ran.stdout and "6 texts" in ran.stdout, ran.stdout
+    assert "not in one piece" not in ran.stdout, ran.stdout
     assert "not the kind of a number" in ran.stdout, ran.stdout

@@ -68,3 +68,11 @@ def test_an_interrupt_ends_a_wait(start, tmp_path):
     program = command(ROOT / "testing" / "e2e" / "Interrupts.java", tmp_path)
     ran = run(*program, server.address)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_a_call_can_be_asked_again_after_many_others(start, tmp_path):
+    (tmp_path / "arrays.idl").write_text(ARRAYS)
+    server = start(tmp_path / "arrays.idl", options=["--allow-code"])
+    program = command(ROOT / "testing" / "e2e" / "Again.java", tmp_path)
+    ran = run(*program, server.address, timeout=100)
+    assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -118,6 +118,14 @@ def test_a_server_without_a_folder_says_so(start):
         ddot.submit(1, [1.0], 1, [1.0], 1)
 
 
+def test_a_server_without_a_home_folder_says_so(start, tmp_path):
+    # An empty variable counts as one that is not set.
+    environment = {"HOME": "", "XDG_STATE_HOME": "", "STATE_DIRECTORY": ""}
+    options = ["--unix", str(tmp_path / "socket")]
+    server = start(LIBRARIES / "bench.idl", options=options, listen=None, environment=environment)
+    assert "no state folder, because neither HOME nor XDG_STATE_HOME is set" in server.log()
+
+
 def test_the_command(start, state, tmp_path):
     a, b = system(4)
     np.save(tmp_path / "a.npy", a)

@@ -201,6 +201,11 @@ def test_modules_that_cannot_be_served_say_why(tmp_path):
         ("x = 1", "no function has the decorator @farcall.library"),
         ("import farcall\n@farcall.library('f(IN int n')\ndef f(n): pass", "module.py"),
         ("import farcall\n@farcall.library('f(IN int n)')\ndef f(m): pass", "`m`"),
+        # The line is that of the file.
+        (
+            "import farcall\n\n\n@farcall.library('f(IN int n, IN double x[m])')\ndef f(x): pass",
+            f"--> {path}:4:32",
+        ),
         (
             "import farcall\n@farcall.library('f(X, y)')\ndef f(X, y): pass",
             "`X` of `f(X, y)` has no type; write its mode, type and sizes",

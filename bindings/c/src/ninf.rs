@@ -394,7 +394,8 @@ pub unsafe extern "C" fn Ninf_parse_arg(argc: c_int, argv: *mut *mut c_char) -> 
             return Ok(argc);
         }
         let given = std::slice::from_raw_parts_mut(argv, count);
-        let mut kept = 0;
+        // The arguments change together, so that they are whole if a map cannot be read.
+        let mut kept = Vec::with_capacity(count);
         let mut index = 0;
         while index < count {
             let value = given
@@ -407,18 +408,18 @@ pub unsafe extern "C" fn Ninf_parse_arg(argc: c_int, argv: *mut *mut c_char) -> 
                 Some(("-port", value)) => ninf().port = Some(value),
                 Some((_, value)) => read_map(&value)?,
                 None => {
-                    given[kept] = given[index];
-                    kept += 1;
+                    kept.push(given[index]);
                     index += 1;
                     continue;
                 }
             }
             index += 2;
         }
-        if kept < count {
-            given[kept] = std::ptr::null_mut();
+        given[..kept.len()].copy_from_slice(&kept);
+        if let Some(end) = given.get_mut(kept.len()) {
+            *end = std::ptr::null_mut();
         }
-        Ok(kept as c_int)
+        Ok(kept.len() as c_int)
     })
 }
 

@@ -7,7 +7,7 @@ use crate::error::Problem;
 use crate::function::{Function, Times};
 use crate::texts::Texts;
 use farcall_client::{CallStatus, Pending, wait_any};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -47,6 +47,9 @@ pub(crate) struct Sessions {
 struct State {
     last: u64,
     open: BTreeMap<u64, Arc<Session>>,
+    /// Open sessions that a wait for any has found ended, by tag. The next such waits report them
+    /// without a look at all others.
+    ended: BTreeSet<(usize, u64)>,
     past: BTreeMap<u64, Past>,
     /// The keys of `past`, oldest first.
     order: VecDeque<u64>,
@@ -160,6 +163,7 @@ impl Sessions {
         let state = State {
             last: 0,
             open: BTreeMap::new(),
+            ended: BTreeSet::new(),
             past: BTreeMap::new(),
             order: VecDeque::new(),
         };
@@ -281,6 +285,7 @@ impl Sessions {
         if state.open.remove(&session.id).is_none() {
             return false;
         }
+        state.ended.remove(&(session.tag, session.id));
         let end = end.clone();
         let handle = session.handle;
         state.past.insert(session.id, Past { end, handle });
@@ -337,6 +342,13 @@ impl Sessions {
         deadline: Option<Instant>,
     ) -> Result<Any, Problem> {
         loop {
+            while let Some(session) = self.ended(tag) {
+                if let Some(end) = session.settle()
+                    && self.collect(&session, &end)
+                {
+                    return Ok(Any::Over(session.id, end));
+                }
+            }
             let sessions = self.open(tag);
             if sessions.is_empty() {
                 return Ok(Any::NoneLeft);
@@ -344,14 +356,25 @@ impl Sessions {
             if !wait_for_one(&sessions, deadline)? {
                 return Ok(Any::Running);
             }
-            for session in &sessions {
-                if let Some(end) = session.settle()
-                    && self.collect(session, &end)
-                {
-                    return Ok(Any::Over(session.id, end));
-                }
-            }
+            let over = sessions.iter().filter(|session| session.is_over());
+            let over: Vec<_> = over.map(|session| (session.tag, session.id)).collect();
+            let mut state = self.lock();
+            let is_open = |(_, id): &(usize, u64)| state.open.contains_key(id);
+            let over: Vec<_> = over.into_iter().filter(is_open).collect();
+            state.ended.extend(over);
         }
+    }
+
+    /// A session of one owner, or of all, that an earlier wait has found ended.
+    fn ended(&self, tag: Option<usize>) -> Option<Arc<Session>> {
+        let state = &mut *self.lock();
+        let next = match tag {
+            Some(tag) => state.ended.range((tag, 0)..=(tag, u64::MAX)).next(),
+            None => state.ended.first(),
+        };
+        let next = next.copied()?;
+        state.ended.remove(&next);
+        state.open.get(&next.1).cloned()
     }
 
     /// Waits until all of the sessions have ended. Returns the failed ones, and whether all ended
@@ -423,6 +446,7 @@ impl Sessions {
     pub(crate) fn clear(&self) {
         let mut state = self.lock();
         let open = std::mem::take(&mut state.open);
+        state.ended.clear();
         state.past.clear();
         state.order.clear();
         drop(state);

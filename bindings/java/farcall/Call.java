@@ -34,6 +34,9 @@ public final class Call implements Future<Void> {
     private final Cleaner.Cleanable remains;
     private Arguments arguments;
 
+    /** The times of a call that has filled its arrays. The library forgets old sessions. */
+    private volatile Times times;
+
     Call(long session, Arena arena, Arguments arguments, Object[] used) {
         this.session = session;
         this.arguments = arguments;
@@ -66,6 +69,9 @@ public final class Call implements Future<Void> {
         long start = System.nanoTime();
         while (true) {
             checkInterrupt();
+            if (times != null) {
+                return Native.OK;
+            }
             double left = seconds - (System.nanoTime() - start) * 1e-9;
             int status = Native.await(session, Math.max(0, Math.min(left, PART)));
             if (status != Native.RUNNING || left <= PART) {
@@ -86,6 +92,7 @@ public final class Call implements Future<Void> {
         }
         if (arguments != null) {
             arguments.copyBack();
+            times = Native.timesOfSession(session);
             finish();
         }
         return null;
@@ -116,7 +123,7 @@ public final class Call implements Future<Void> {
 
     /** The times of the call; zeros if it has failed or has not ended. */
     public Times times() {
-        return Native.timesOfSession(session);
+        return times != null ? times : Native.timesOfSession(session);
     }
 
     /** Waits until one of the calls has ended, also with a failure, and returns it. */

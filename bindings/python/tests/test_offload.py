@@ -124,6 +124,17 @@ def test_names_in_the_environment_that_no_library_has_are_told(names, told):
     assert expected in ran.stderr if told else ran.stderr == ""
 
 
+@pytest.mark.parametrize(
+    ("mode", "told"), [("on", True), ("OFF", True), ("", False), ("always", False)]
+)
+def test_a_mode_in_the_environment_that_there_is_not_is_told(mode, told):
+    text = "import ctypes; ctypes.CDLL('libopenblas.so.0')"
+    ran = script(text, FARCALL_OFFLOAD=mode, LD_PRELOAD=dropin())
+    assert ran.returncode == 0, ran.stderr
+    expected = f"there is no `{mode}`, so that `auto` was used; write auto, always or off"
+    assert (expected in ran.stderr) if told else ran.stderr == ""
+
+
 REPORT = """
 import threadpoolctl
 import numpy as np

@@ -84,6 +84,7 @@ enum Command {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
         Command::Server { folder, hosts } => {
+            hosts.iter().try_for_each(|host| check_host(host))?;
             let usage = ExtendedKeyUsagePurpose::ServerAuth;
             issue(folder, "server", hosts, usage)
         }
@@ -93,6 +94,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             issue(folder, name, std::slice::from_ref(name), usage)
         }
         Command::Revoke { folder, name } => revoke(folder, name),
+    }
+}
+
+/// Refuses names for which no client can ask, such as one with a port.
+fn check_host(host: &str) -> Result<(), Failure> {
+    match farcall_tls::is_server_name(host) {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "`{host}` cannot be the name of a server in a certificate: write a DNS name such as \
+             `node7.lab.example` or `*.lab.example`, or an address such as `10.0.0.7` or `::1`, \
+             without a port, brackets or `farcalls://`. Write a name with other letters than those \
+             of ASCII as `xn--...`"
+        ))),
     }
 }
 

@@ -159,8 +159,14 @@ fn record(arguments: &Arguments, store: Option<&StoreAddress>) -> Option<Record>
 /// The default store: a file named after the address. With port 0 there is no such name.
 fn default_store(address: SocketAddr) -> Result<Option<StoreAddress>, Failure> {
     let own = folders::variable("STATE_DIRECTORY").map(PathBuf::from);
-    let folder = own.or_else(folders::state).filter(|_| address.port() != 0);
-    let Some(folder) = folder else {
+    if address.port() == 0 {
+        return Ok(None);
+    }
+    let Some(folder) = own.or_else(folders::state) else {
+        tracing::warn!(
+            "no store, because neither HOME nor XDG_STATE_HOME is set: the directory is in memory \
+             alone; name a store with --store"
+        );
         return Ok(None);
     };
     std::fs::create_dir_all(&folder).map_err(|error| {

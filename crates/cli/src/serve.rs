@@ -454,7 +454,14 @@ fn default_state(config: &Config) -> Option<PathBuf> {
         Some(address) => address.to_string().replace(['[', ']', ':'], "-"),
         None => config.unix.as_ref()?.to_string_lossy().replace('/', "-"),
     };
-    Some(folders::state()?.join(name.trim_matches('-')))
+    let Some(state) = folders::state() else {
+        tracing::warn!(
+            "no state folder, because neither HOME nor XDG_STATE_HOME is set: durable calls are \
+             refused, and nothing is kept for the next start; name a folder with --state"
+        );
+        return None;
+    };
+    Some(state.join(name.trim_matches('-')))
 }
 
 pub(crate) fn resolve(text: &str) -> Result<SocketAddr, Failure> {

@@ -9,7 +9,7 @@ mod slurm;
 use crate::failure::{self, Failure};
 use crate::folders;
 use crate::web;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use farcall_client::{Address, SshAddress};
 use farcall_schedule::pool::Rules;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -33,6 +33,8 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// yourself. The cluster runs until Ctrl-C. If one of the processes ends, the command ends the
 /// others.
 #[derive(Args)]
+#[command(group(ArgGroup::new("places").args(["local", "ssh", "slurm", "lab"]).required(true)
+    .multiple(true)))]
 #[command(after_help = "Examples:
   farcall up --local 3 libraries/blas.idl
   farcall up --local 2 my.idl --listen 127.0.0.1:0 --threads 1 --pes 1
@@ -45,8 +47,7 @@ Then, in another shell:
 pub(crate) struct Arguments {
     /// Number of servers on this machine, at the metaserver's address [default with --slurm and
     /// --min 0: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64),
-          required_unless_present_any = ["ssh", "slurm", "lab"])]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     local: Option<u16>,
     /// Hosts that run one server each, as `[user@]host[:port]`. They are reached by ssh, also by
     /// the clients, and need no open port

@@ -73,6 +73,7 @@ const WRONG: &str = "
         farcall meta --store mysql:x
         farcall meta --policy best
         farcall up --local 0 bad.idl
+        farcall up bad.idl
         farcall access token remove missing alice
         farcall access token add bad.idl alice
         farcall access certificate client certificates server

@@ -12,7 +12,7 @@ pub use failure::Failure;
 use crate::address::{Address, AddressError, METASERVER_PORT};
 use farcall_rpc_proto::{self as proto, FailureKind, ProtocolError};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Why a callback failed.
@@ -99,7 +99,7 @@ pub enum Error {
     },
     /// The client cannot read or write a file that an argument names. The call was not made, or was
     /// given up. No file was changed.
-    #[error("{function}: argument `{argument}`: {}: {source}", .path.display())]
+    #[error("{function}: argument `{argument}`: {}: {source}", shown(.path))]
     File {
         /// Qualified name of the function.
         function: String,
@@ -247,6 +247,14 @@ impl Error {
     /// Whether the client must fetch the interface again before another try.
     pub(crate) fn is_stale_interface(&self) -> bool {
         matches!(self, Error::Failed(failure) if failure.kind == FailureKind::StaleInterface)
+    }
+}
+
+/// The path as its caller wrote it; an empty one is visible, too.
+fn shown(path: &Path) -> String {
+    match path.as_os_str().is_empty() {
+        true => "\"\"".to_owned(),
+        false => path.display().to_string(),
     }
 }
 

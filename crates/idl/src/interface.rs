@@ -672,7 +672,7 @@ impl Interface {
 
     /// The names of files in the scalars of a call, each with its parameter. A scalar has the
     /// number of its parameter; the elements of arrays have the numbers after those of all
-    /// parameters. An empty name and NULL are no files.
+    /// parameters. NULL is no file.
     pub fn file_names<'a>(
         &'a self,
         scalars: &'a mut [Option<Scalar>],
@@ -696,7 +696,7 @@ impl Interface {
             });
             texts.collect::<Vec<_>>()
         });
-        names.filter(|(_, _, text)| !text.is_empty() && *text != Scalar::NULL_TEXT)
+        names.filter(|(_, _, text)| *text != Scalar::NULL_TEXT)
     }
 
     /// Index of the parameter with this name.

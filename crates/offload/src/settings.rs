@@ -44,6 +44,8 @@ pub struct Settings {
     pub statistics: bool,
     /// Print in the end which functions can go.
     pub explain: bool,
+    /// The value of [`MODE`], if it is none that this variable has: the mode is the usual one.
+    pub unknown_mode: Option<String>,
 }
 
 impl Settings {
@@ -51,13 +53,13 @@ impl Settings {
     pub fn of_environment() -> Settings {
         let is_set = |name| env::var(name).is_ok_and(|value| value == "1");
         let only = env::var(ONLY).ok().filter(|list| !list.is_empty());
-        let mode = match env::var(MODE).as_deref() {
-            _ if is_farcall() => Mode::Off,
-            Ok("off") => Mode::Off,
-            _ if is_set(EXPLAIN) => Mode::Off,
-            Ok("always") => Mode::Always,
-            _ => Mode::Auto,
+        let text = env::var_os(MODE).unwrap_or_default();
+        let known = mode(&text.to_string_lossy());
+        let mode = match known {
+            _ if is_farcall() || is_set(EXPLAIN) => Mode::Off,
+            known => known.unwrap_or(Mode::Auto),
         };
+        let unknown = known.is_none().then(|| text.to_string_lossy().into_owned());
         Settings {
             mode,
             only: only.map(|list| {
@@ -68,6 +70,7 @@ impl Settings {
             verify: is_set(VERIFY),
             statistics: is_set(STATISTICS),
             explain: is_set(EXPLAIN),
+            unknown_mode: unknown,
         }
     }
 
@@ -101,6 +104,16 @@ impl Settings {
     }
 }
 
+/// The mode that a value of [`MODE`] names. An empty one counts as one that is not set.
+fn mode(text: &str) -> Option<Mode> {
+    match text {
+        "" | "auto" => Some(Mode::Auto),
+        "always" => Some(Mode::Always),
+        "off" => Some(Mode::Off),
+        _ => None,
+    }
+}
+
 /// Whether this process is a server, a worker or another program of Farcall.
 fn is_farcall() -> bool {
     let program = env::current_exe().ok();
@@ -122,6 +135,7 @@ mod tests {
             verify: false,
             statistics: false,
             explain: false,
+            unknown_mode: None,
         };
         let known = [("lapack", "dgesv"), ("blas", "dgemm")];
         assert_eq!(settings.unknown(&known), ["dgsev"]);

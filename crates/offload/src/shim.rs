@@ -162,7 +162,8 @@ unsafe extern "C" fn farcall_offload_add(table: *mut Entry, count: u64) {
                 if settings.explain {
                     libc::atexit(explain);
                 }
-                if settings.mode != Mode::Off && settings.only.is_some() {
+                let names_any = settings.only.is_some() || settings.unknown_mode.is_some();
+                if settings.mode != Mode::Off && names_any {
                     libc::atexit(tell_unknown);
                 }
             }
@@ -628,8 +629,9 @@ extern "C" fn print() {
     });
 }
 
-/// Prints the names to which the calls are limited and that no drop-in library has, in a program
-/// that computes: `farcall offload` refuses them, but the variable may have been set by hand.
+/// Prints a mode that there is not, and the names to which the calls are limited and that no
+/// drop-in library has, in a program that computes: `farcall offload` refuses them, but the
+/// variables may have been set by hand.
 extern "C" fn tell_unknown() {
     let _ = catch_unwind(|| {
         let interfaces = tables().flatten().map(|entry| {
@@ -640,8 +642,20 @@ extern "C" fn tell_unknown() {
         let known: Vec<_> = interfaces
             .map(|interface| (module(interface), called(interface)))
             .collect();
-        let unknown = settings().unknown(&known);
-        if !unknown.is_empty() && !real::providers(&own()).is_empty() {
+        let settings = settings();
+        let unknown = settings.unknown(&known);
+        let tells = !unknown.is_empty() || settings.unknown_mode.is_some();
+        if !tells || real::providers(&own()).is_empty() {
+            return;
+        }
+        if let Some(mode) = &settings.unknown_mode {
+            eprintln!(
+                "farcall offload: {}: there is no `{mode}`, so that `auto` was used; write auto, \
+                 always or off",
+                crate::settings::MODE
+            );
+        }
+        if !unknown.is_empty() {
             eprintln!(
                 "farcall offload: {}: no drop-in library has a routine or module `{}`, so that no \
                  call went to the server for it",

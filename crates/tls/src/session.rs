@@ -18,6 +18,21 @@ const UNSENT_BYTES: usize = 256 << 10;
 #[derive(Debug)]
 pub struct Session(Box<Connection>);
 
+/// Whether a certificate with this name or address is of use: whether [`Session::client`] can ask
+/// for it. `*` stands for the first part of a name that has two more.
+pub fn is_server_name(name: &str) -> bool {
+    let (name, is_pattern) = match name.strip_prefix("*.") {
+        Some(rest) => (rest, true),
+        None => (name, false),
+    };
+    match ServerName::try_from(name) {
+        Ok(ServerName::IpAddress(_)) => !is_pattern,
+        // A certificate with a dot at the end of a name is malformed.
+        Ok(_) => !name.ends_with('.') && (!is_pattern || name.contains('.')),
+        Err(_) => false,
+    }
+}
+
 impl Session {
     /// The server's side.
     pub fn server(identity: &Identity) -> io::Result<Session> {

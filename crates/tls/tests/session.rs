@@ -1,7 +1,7 @@
 //! Tests both sides of a TLS connection over a non-blocking socket pair. A peer with a wrong,
 //! revoked or expired certificate is refused, and the error says why.
 
-use farcall_tls::{FileError, Identity, IdentityFiles, Session, Trust, Validity};
+use farcall_tls::{FileError, Identity, IdentityFiles, Session, Trust, Validity, is_server_name};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
     IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
@@ -219,6 +219,40 @@ fn a_server_of_another_name_or_authority_is_not_trusted() {
         settle(&mut server, &mut client);
         let error = client.error.unwrap();
         assert!(error.contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn a_name_is_one_of_a_server_if_a_client_can_ask_for_it() {
+    let authority = Authority::new();
+    let trust = Trust::load(Some(&authority.path("ca.pem")), None).unwrap();
+    for (name, host) in [
+        ("localhost", "LOCALHOST"),
+        ("NODE_7.lab.example", "node_7.lab.example"),
+        ("*.lab.example", "node7.lab.example"),
+        ("xn--bcher-kva.example", "xn--bcher-kva.example"),
+        ("10.0.0.7", "10.0.0.7"),
+        ("::1", "0:0::1"),
+    ] {
+        assert!(is_server_name(name), "{name}");
+        let (certificate, key) = authority.issue(name);
+        let identity = load(&certificate, &key, None).unwrap();
+        let (mut server, mut client) = pair(&identity, &trust, host);
+        settle(&mut server, &mut client);
+        assert_eq!(client.error, None, "{name}");
+        assert!(client.session.is_established(), "{name}");
+    }
+    for name in [
+        "",
+        "*",
+        "*.lab",
+        "*.10.0.0.7",
+        "[::1]",
+        "localhost:3717",
+        "node7.",
+        "1.2.3",
+    ] {
+        assert!(!is_server_name(name), "{name}");
     }
 }
 

@@ -95,7 +95,10 @@ impl<'w> Files<'w> {
             files: Vec::new(),
         };
         let mut total = 0;
-        for (number, Param { name, mode, .. }, text) in interface.file_names(scalars) {
+        // Earlier clients send empty names, which are no files.
+        let names = interface.file_names(scalars);
+        for (number, Param { name, mode, .. }, text) in names.filter(|(.., text)| !text.is_empty())
+        {
             let file = FileArgument {
                 index: interface.callbacks.len() + number,
                 name: name.clone(),

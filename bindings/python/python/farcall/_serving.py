@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import pathlib
 import re
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar, overload
@@ -25,6 +26,16 @@ class Export:
         quoted = f' "{title}"' if title else ""
         body = f'Calls "Python" {self.function.__name__}({taken});'
         return f"Define {self.interface}{quoted}{self.options}\n    {body}"
+
+    def place(self, module: pathlib.Path) -> str:
+        """A line marker, as of the C preprocessor, with the first line of the function: what is
+        said about the declaration names that line of the module, or of another file."""
+        code = getattr(inspect.unwrap(self.function), "__code__", None)
+        if code is None:
+            return "# 1"
+        other = code.co_filename != str(module) and code.co_filename.isprintable()
+        named = f' "{code.co_filename}"' if other and '"' not in code.co_filename else ""
+        return f"# {code.co_firstlineno}{named}"
 
 
 exports: list[Export] = []

@@ -57,11 +57,14 @@ def _told(error: BaseException, file: pathlib.Path) -> str:
 
 def declare(path: str) -> str:
     """The module's functions in the interface language."""
+    file = pathlib.Path(path).resolve()
     module = pathlib.Path(path).stem
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", module):
         raise CallError(f"`{module}` cannot be the name of a module: use letters, digits and _")
-    declarations = [export.declaration() for export in load(path)]
-    return "\n".join([f"Module {module};", *declarations]) + "\n"
+    lines = [f"Module {module};"]
+    for export in load(path):
+        lines += [export.place(file), export.declaration()]
+    return "\n".join(lines) + "\n"
 
 
 def bind(path: str) -> list[Callable[[Sequence[Any], Sequence[tuple[str, Any]]], None]]:

@@ -76,7 +76,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn rate(text: &str) -> Result<u64, String> {
-    farcall_quantity::amount(text).map(|rate| rate as u64)
+    match farcall_quantity::amount(text)? {
+        rate if rate > 0.0 && rate < 1.0 => Err(format!(
+            "{text} is less than 1 byte/s; write a rate such as 5e6, 5MB/s or 40Mbit/s"
+        )),
+        rate => Ok(rate as u64),
+    }
 }
 
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
@@ -85,4 +90,19 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
         .map_err(|_| "write a number of seconds, such as 1.5")?;
     let duration = Duration::try_from_secs_f64(seconds);
     duration.map_err(|_| format!("{text} s is not a length of time; write one such as 1.5"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rate;
+
+    #[test]
+    fn a_rate_below_one_byte_per_second_is_refused() {
+        assert_eq!(rate("0"), Ok(0));
+        assert_eq!(rate("40Mbit/s"), Ok(5_000_000));
+        for text in ["0.5", "1e-9", "0.0001KB/s"] {
+            let refused = rate(text).unwrap_err();
+            assert!(refused.contains("less than 1 byte/s"), "{refused}");
+        }
+    }
 }

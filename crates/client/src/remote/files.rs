@@ -194,6 +194,10 @@ impl NamedFile {
             target: None,
         };
         let opened = (|| {
+            if given.as_os_str().is_empty() {
+                let text = "the name of the file is empty; name a file";
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+            }
             if mode.is_sent() {
                 let (source, length) = source(given)?;
                 (file.source, file.source_bytes) = (Some(source), length);

@@ -542,7 +542,31 @@ fn certificates_have_names_that_a_server_takes_and_files_of_their_own() {
             "{refused}"
         );
     }
+    for host in [
+        "",
+        "[::1]",
+        "localhost:3717",
+        "*",
+        "*.lab",
+        "a b",
+        "farcalls://node7",
+        "node7.",
+    ] {
+        let refused = make(&["server", "tls", "localhost", host]);
+        assert_eq!(refused.status.code(), Some(2), "{host}");
+        let refused = stderr(&refused);
+        let text = format!("`{host}` cannot be the name of a server");
+        assert!(refused.contains(&text), "{refused}");
+    }
     assert!(!folder.join("tls").exists());
+    stdout(&make(&[
+        "server",
+        "tls",
+        "NODE7",
+        "*.lab.example",
+        "::1",
+        "10.0.0.7",
+    ]));
     for name in ["alice", "a_b", "node-7.lab.example"] {
         stdout(&make(&["client", "tls", name]));
     }

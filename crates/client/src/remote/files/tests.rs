@@ -129,6 +129,16 @@ fn errors_name_the_argument_before_anything_is_sent() {
         ([&a, &missing, &missing], "`b`", &*no_file),
         ([&a, &b, &nowhere], "`c`", &*no_folder),
         ([&a, &b, &here], "`c`", "not a regular file"),
+        (
+            [&String::new(), &b, &missing],
+            "`a`",
+            "the name of the file is empty",
+        ),
+        (
+            [&a, &b, &String::new()],
+            "`c`",
+            "the name of the file is empty",
+        ),
     ] {
         let (files, _) = open(paths.map(String::as_str));
         let error = files.err().unwrap().to_string();
