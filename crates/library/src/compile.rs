@@ -3,7 +3,7 @@
 //! deleted when [`Compiled`] is dropped.
 
 use crate::Source;
-use crate::loader::searched;
+use crate::loader::{of_linker, searched};
 use crate::source::{compiler, write_headers};
 use farcall_idl::{Body, Callback, Code, Document, Interface, Library, Param, Type, position};
 use std::fmt::Write;
@@ -305,6 +305,8 @@ fn link_arguments(document: &Document, unit: &Unit<'_>, folders: &[PathBuf]) -> 
             }
             Library::File(file) => arguments.push(file.clone()),
             Library::Library(name) if name.starts_with('-') => {
+                let own = of_linker(name, &folders[0]).0;
+                arguments.extend(own.iter().map(|folder| search_at_run_time(folder)));
                 arguments.extend(name.split_whitespace().map(String::from));
             }
             Library::Library(name) if name.contains('/') => {
@@ -504,8 +506,10 @@ mod tests {
         };
         made("int twice(int n) { return 2 * n; }", "libtwice.so.1");
         made("int half(int n) { return n / 2; }", "libhalf.so");
-        let text = "Library \"libtwice.so.1\"; Library \"-lhalf\"; Globals { int twice(int), \
-                    half(int); } Define f(IN int n, OUT int *m) { *m = twice(half(n)); }";
+        fs::create_dir(folder.path().join("named")).unwrap();
+        made("int third(int n) { return n / 3; }", "../named/libthird.so");
+        let text = "Library \"libtwice.so.1\"; Library \"-lhalf\"; Library \"-Lnamed -lthird\"; \
+                    Define f(IN int n, OUT int *m) { *m = twice(half(third(n))); }";
         let document = farcall_idl::parse_document(text).document;
         let folders = [folder.path().to_owned(), other];
         let arguments = link_arguments(&document, &units(&document)[0], &folders);
@@ -513,7 +517,7 @@ mod tests {
         let body = folder.path().join("body.c");
         fs::write(
             &body,
-            "int twice(int), half(int); int f(int n) { return twice(half(n)); }",
+            "int twice(int), half(int), third(int); int f(int n) { return twice(half(third(n))); }",
         )
         .unwrap();
         let mut compile = command(&compiler());
@@ -523,7 +527,7 @@ mod tests {
         link.args(["-shared", "-Wl,-z,defs", "-o"])
             .arg(&made)
             .arg(&object);
-        run(link.args(arguments), "cc").unwrap();
+        run(link.args(arguments).current_dir(folder.path()), "cc").unwrap();
         let loaded = crate::loader::Loaded::open(&made.to_string_lossy(), folder.path());
         assert!(loaded.is_ok_and(|loaded| loaded.symbol("twice").is_some()));
     }
