@@ -80,6 +80,7 @@ fn load(document: &Document, folder: &Path) -> Result<Vec<Loaded>, LoadError> {
         false => vec![name],
     });
     names
+        .filter(|name| name.starts_with("-l") || !name.starts_with('-'))
         .map(|name| Loaded::open_in(name, folder, &folders))
         .collect()
 }

@@ -267,28 +267,14 @@ fn build(
     let linker = document.linker.as_deref().unwrap_or(&cc);
     let mut link = command(linker);
     link.args(["-shared", "-o"]).arg(&library).arg(&object);
-    let folders = searched(folder).into_iter().map(std::path::absolute);
-    let folders: Vec<PathBuf> = folders.collect::<io::Result<_>>()?;
-    link.args(link_arguments(document, unit, &folders));
+    link.args(link_arguments(document, unit, &folders_of(folder)?));
     run(link.current_dir(folder), linker)?;
     Ok(())
 }
 
-/// The libraries, so that the bodies find them from any folder: as when they are loaded, names with
-/// `/` start at the folder of the file, which is the first of `folders`, and others are searched in
-/// all of these first.
+/// The files that bodies require, and the libraries.
 fn link_arguments(document: &Document, unit: &Unit<'_>, folders: &[PathBuf]) -> Vec<String> {
     let mut arguments: Vec<String> = Vec::new();
-    let is_searched = |library: &Library| match library {
-        Library::Library(name) => !name.contains('/') || name.starts_with('-'),
-        Library::File(_) => false,
-    };
-    if document.libraries.iter().any(is_searched) {
-        for folder in folders {
-            arguments.push(format!("-L{}", folder.display()));
-            arguments.push(search_at_run_time(folder));
-        }
-    }
     let functions = unit.functions.iter();
     let required = functions.flat_map(|(_, interface)| &interface.required);
     let required = unit.required.iter().copied().chain(required);
@@ -304,18 +290,53 @@ fn link_arguments(document: &Document, unit: &Unit<'_>, folders: &[PathBuf]) -> 
                 arguments.extend(whole.map(String::from));
             }
             Library::File(file) => arguments.push(file.clone()),
-            Library::Library(name) if name.starts_with('-') => {
-                let own = of_linker(name, &folders[0]).0;
-                arguments.extend(own.iter().map(|folder| search_at_run_time(folder)));
-                arguments.extend(name.split_whitespace().map(String::from));
-            }
-            Library::Library(name) if name.contains('/') => {
-                let path = folders[0].join(name);
-                arguments.push(path.to_string_lossy().into_owned());
-                arguments.extend(path.parent().map(search_at_run_time));
-            }
-            Library::Library(name) => arguments.push(format!("-l:{name}")),
+            Library::Library(name) => arguments.extend(linked(name, folders)),
         }
+    }
+    arguments
+}
+
+/// The options of the linker for the shared libraries of an interface file.
+///
+/// # Errors
+/// The present folder cannot be found.
+pub fn link_options(source: &Source, document: &Document) -> io::Result<Vec<String>> {
+    let folders = folders_of(source.folder())?;
+    let names = document.libraries.iter().filter_map(|one| match one {
+        Library::Library(name) => Some(name),
+        Library::File(_) => None,
+    });
+    Ok(names.flat_map(|name| linked(name, &folders)).collect())
+}
+
+/// The folders that are searched, wherever the linker runs.
+fn folders_of(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let folders = searched(folder).into_iter().map(std::path::absolute);
+    folders.collect()
+}
+
+/// The options for one `Library`, so that what is linked finds it from any folder: as when it is
+/// loaded, a name with `/` starts at the folder of the file, which is the first of `folders`, and
+/// others are searched in all of these first.
+fn linked(name: &str, folders: &[PathBuf]) -> Vec<String> {
+    let (own, words) = match name.starts_with('-') {
+        true => of_linker(name, &folders[0]),
+        false if name.contains('/') => {
+            let path = folders[0].join(name);
+            let folder = path.parent().map(search_at_run_time);
+            let path = path.to_string_lossy().into_owned();
+            return std::iter::once(path).chain(folder).collect();
+        }
+        false => (Vec::new(), Vec::new()),
+    };
+    let mut arguments = Vec::new();
+    for folder in folders.iter().chain(&own) {
+        arguments.push(format!("-L{}", folder.display()));
+        arguments.push(search_at_run_time(folder));
+    }
+    match name.starts_with('-') {
+        true => arguments.extend(words.into_iter().map(String::from)),
+        false => arguments.push(format!("-l:{name}")),
     }
     arguments
 }

@@ -105,21 +105,20 @@ pub(crate) fn searched(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The folders and the libraries of a `Library` that is written as options of the linker, such as
-/// `-L/opt/lib -lheat`. As for the linker, a folder without a `/` in front starts at that of the
+/// The folders of a `Library` that is written as options of the linker, such as
+/// `-L/opt/lib -lheat`, and its other options. A folder without a `/` in front starts at that of the
 /// interface file.
 pub(crate) fn of_linker<'n>(options: &'n str, folder: &Path) -> (Vec<PathBuf>, Vec<&'n str>) {
-    let (mut folders, mut names) = (Vec::new(), Vec::new());
+    let (mut folders, mut others) = (Vec::new(), Vec::new());
     let mut words = options.split_whitespace();
     while let Some(word) = words.next() {
         match word.strip_prefix("-L") {
             Some("") => folders.extend(words.next().map(|next| folder.join(next))),
             Some(path) => folders.push(folder.join(path)),
-            None if word.starts_with("-l") => names.push(word),
-            None => {}
+            None => others.push(word),
         }
     }
-    (folders, names)
+    (folders, others)
 }
 
 fn candidates(name: &str, folder: &Path, others: &[PathBuf]) -> Vec<PathBuf> {
@@ -190,14 +189,12 @@ mod tests {
     }
 
     #[test]
-    fn options_of_the_linker_name_folders_and_libraries() {
-        let (folders, names) =
-            of_linker("-L/a -Llib  -L ../b -lone -Wl,-z,now -ltwo", "/f".as_ref());
+    fn options_of_the_linker_name_folders() {
+        let options = "-L/a -Llib  -L ../b -lone -Wl,-z,now -ltwo";
+        let (folders, others) = of_linker(options, "/f".as_ref());
         let expected = ["/a", "/f/lib", "/f/../b"].map(PathBuf::from);
-        assert_eq!(
-            (folders, names),
-            (expected.to_vec(), vec!["-lone", "-ltwo"])
-        );
+        assert_eq!(folders, expected);
+        assert_eq!(others, ["-lone", "-Wl,-z,now", "-ltwo"]);
         assert_eq!(of_linker("-lm -L", "/f".as_ref()), (vec![], vec!["-lm"]));
     }
 
