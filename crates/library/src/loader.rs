@@ -106,8 +106,8 @@ pub(crate) fn searched(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The folders of a `Library` that is written as options of the linker, such as
-/// `-L/opt/lib -lheat`, and its other options. A folder without a `/` in front starts at that of the
-/// interface file.
+/// `-L/opt/lib -lheat`, and its other options. A relative folder starts at that of the interface
+/// file.
 pub(crate) fn of_linker<'n>(options: &'n str, folder: &Path) -> (Vec<PathBuf>, Vec<&'n str>) {
     let (mut folders, mut others) = (Vec::new(), Vec::new());
     let mut words = options.split_whitespace();

@@ -92,8 +92,8 @@ impl Connector {
         Ok(connector)
     }
 
-    /// Whether the files with credentials are those that it knows. What cannot be found now stays as
-    /// it was.
+    /// Whether the files with credentials are those that it knows. What cannot be found now stays
+    /// as it was.
     pub(super) fn knows(&self, present: &[Option<FileStamp>]) -> bool {
         let mut pairs = self.stamps.iter().zip(present);
         pairs.all(|(known, present)| present.is_none() || known == present)
