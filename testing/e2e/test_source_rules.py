@@ -64,6 +64,29 @@ def test_credentials_go_to_their_source_only(serve, web, tmp_path):
         assert b"FARCALL" not in environment
 
 
+def test_new_credentials_hold_for_the_next_source(serve, web, tmp_path):
+    web.pages["/a.npy"] = (npy(np.arange(3.0)),)
+    token = tmp_path / "token"
+    token.write_text("first\n")
+    process = serve(f'[sources.web]\naddress = "{web.address}/"\ntoken_file = "{token}"\n')
+    server = process.connect()
+
+    def shown():
+        assert server.function("total")(3, farcall.url(f"{web.address}/a.npy")).sum == 3
+        return web.asked[-1][1].get("Authorization")
+
+    assert shown() == "Bearer first"
+    [before] = connectors(process.process)
+    token.write_text("second\n")
+    assert shown() == "Bearer second"
+    [after] = connectors(process.process)
+    assert before != after
+    # A file that is being replaced changes nothing.
+    token.unlink()
+    assert shown() == "Bearer second"
+    assert connectors(process.process) == [after]
+
+
 def test_the_certificate_of_a_source_is_verified(serve, tmp_path):
     tls = tmp_path / "tls"
     words = ["access", "certificate", "server", tls, "localhost"]

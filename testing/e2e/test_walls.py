@@ -161,6 +161,26 @@ def test_the_key_of_an_authority_beside_the_servers_key_is_hidden_and_reported(s
     assert "can sign certificates for every user" in server.log()
 
 
+def test_files_that_become_secret_while_a_server_runs_are_hidden(serve, tmp_path):
+    paths = [tmp_path / "tokens", tmp_path / "others"]
+    config, unix = tmp_path / "farcall.toml", tmp_path / "socket"
+    for path in paths:
+        add_tokens(path, "alice")
+        path.chmod(0o644)
+    config.write_text(f'[access]\ntokens = "{paths[0]}"\n')
+    server = serve("--config", config, "--unix", unix)
+    client = farcall.connect(f"unix://{unix}")
+
+    def hidden():
+        read = client.function("read_file")
+        return [path.name for path in paths if read(str(path)).error_number != 0]
+
+    assert hidden() == ["tokens"]
+    config.write_text(f'[access]\ntokens = "{paths[1]}"\n')
+    server.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: hidden() == ["tokens", "others"], what="the new walls")
+
+
 def frame(kind, request, payload):
     return struct.pack("<IB3xQ", len(payload), kind, request) + payload
 

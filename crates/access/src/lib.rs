@@ -95,6 +95,36 @@ pub enum Found {
     Challenge(Box<Proving>, String),
 }
 
+/// Why evidence identifies nobody.
+struct Unknown {
+    /// For the client.
+    text: String,
+    /// For the log, if it differs.
+    reason: Option<String>,
+    /// Whether the client may have guessed a token.
+    is_guess: bool,
+}
+
+impl Unknown {
+    fn guess(text: String) -> Unknown {
+        Unknown {
+            is_guess: true,
+            ..Unknown::from(text)
+        }
+    }
+}
+
+impl From<String> for Unknown {
+    /// What no client can have guessed.
+    fn from(text: String) -> Unknown {
+        Unknown {
+            text,
+            reason: None,
+            is_guess: false,
+        }
+    }
+}
+
 /// A client that was asked for its proof.
 #[derive(Debug)]
 pub struct Proving {
@@ -145,11 +175,10 @@ impl Access {
     /// The evidence identifies no user who is accepted.
     pub fn user(&mut self, evidence: &Evidence<'_>, now: Instant) -> Result<Found, Refusal> {
         let found = match self.penalty(evidence, now) {
-            Some(text) => Err(text),
+            Some(text) => Err(Unknown::from(text)),
             None => self.find(evidence),
         };
-        let is_guess = matches!(evidence.claim, Claim::First(_));
-        found.map_err(|text| self.refusal(text, evidence.host, is_guess, now))
+        found.map_err(|unknown| self.refusal(unknown, evidence.host, now))
     }
 
     /// Checks the proof of a client. Returns its user and the signature for it, which proves that
@@ -170,8 +199,8 @@ impl Access {
                 Ok((User::named(&proving.user), signature))
             }
             Err(error) => {
-                let text = self.failed(error);
-                Err(self.refusal(text, proving.host, true, now))
+                let unknown = Unknown::guess(self.failed(error));
+                Err(self.refusal(unknown, proving.host, now))
             }
         }
     }
@@ -183,18 +212,18 @@ impl Access {
         }
     }
 
-    fn refusal(
-        &mut self,
-        text: String,
-        host: Option<IpAddr>,
-        is_guess: bool,
-        now: Instant,
-    ) -> Refusal {
+    fn refusal(&mut self, unknown: Unknown, host: Option<IpAddr>, now: Instant) -> Refusal {
+        let Unknown {
+            text,
+            reason,
+            is_guess,
+        } = unknown;
         let fail = |host| self.penalties.fail(host, is_guess, now);
+        let reason = reason.unwrap_or_else(|| text.clone());
         let logged = match host.map(fail) {
-            None | Some(Logged::With(0)) => Some(text.clone()),
+            None | Some(Logged::With(0)) => Some(reason),
             Some(Logged::With(others)) => Some(format!(
-                "{text} ({others} more refusals of this host since the last such line)"
+                "{reason} ({others} more refusals of this host since the last such line)"
             )),
             Some(Logged::Nothing) => None,
         };
@@ -217,41 +246,47 @@ impl Access {
         ))
     }
 
-    fn find(&mut self, evidence: &Evidence<'_>) -> Result<Found, String> {
+    fn find(&mut self, evidence: &Evidence<'_>) -> Result<Found, Unknown> {
         if self.tokens.is_some() {
             match evidence.claim {
                 Claim::First(first) => return self.challenge(first, evidence),
                 Claim::Token => {
-                    return Err(format!(
+                    let text = format!(
                         "this {} accepts no token that is sent as it is; update the client",
                         self.service
-                    ));
+                    );
+                    return Err(text.into());
                 }
                 Claim::Nothing => {}
             }
         }
-        self.without_token(evidence).map(Found::User)
+        let user = self.without_token(evidence)?;
+        Ok(Found::User(user))
     }
 
     /// Asks a client for the proof that it knows its token.
-    fn challenge(&mut self, first: &str, evidence: &Evidence<'_>) -> Result<Found, String> {
+    fn challenge(&mut self, first: &str, evidence: &Evidence<'_>) -> Result<Found, Unknown> {
         let service = self.service;
-        let first = First::parse(first).map_err(|error| self.failed(error))?;
+        let guess = |error| Unknown::guess(self.failed(error));
+        let first = First::parse(first).map_err(guess)?;
         let Some(tokens) = &mut self.tokens else {
-            return Err(format!("this {service} has no tokens"));
+            return Err(format!("this {service} has no tokens").into());
         };
-        // If the file can no longer be read, no token is accepted.
-        let found = tokens.find(first.name()).map_err(|error| {
-            tracing::error!("{error}");
-            format!("the {service} cannot read its list of tokens")
+        // If the file can no longer be read, no token is accepted. That is no fault of the client.
+        let found = tokens.find(first.name()).map_err(|error| Unknown {
+            text: format!("the {service} cannot read its list of tokens"),
+            reason: Some(error.to_string()),
+            is_guess: false,
         })?;
-        let unknown =
-            || format!("the token is unknown to this {service}; it may have been withdrawn");
+        let unknown = || {
+            let text = "it may have been withdrawn";
+            Unknown::guess(format!("the token is unknown to this {service}; {text}"))
+        };
         let (user, verifier) = found.ok_or_else(unknown)?;
         let token = first.name().to_string();
         let nonce = tokens::random::<NONCE_BYTES>().map_err(|error| error.to_string())?;
         let made = first.challenge(verifier, &nonce, evidence.binding.as_ref());
-        let (exchange, text) = made.map_err(|error| self.failed(error))?;
+        let (exchange, text) = made.map_err(|error| Unknown::guess(self.failed(error)))?;
         let proving = Proving {
             user,
             token,
@@ -372,6 +407,36 @@ mod tests {
         );
         assert!(ask(&alice, 1).is_ok(), "the token was accepted before");
         assert!(ask(&bob, 3).is_ok());
+    }
+
+    #[test]
+    fn nobody_waits_because_the_list_of_tokens_cannot_be_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        let alice = TokenFile::add(&path, "alice").unwrap();
+        let settings = Settings {
+            tokens: Some(path.clone()),
+            ..Settings::default()
+        };
+        let mut access = Access::new("server", &settings, None).unwrap();
+        let now = Instant::now();
+        let evidence = evidence(Some(IpAddr::from([192, 0, 2, 7])), None);
+        let list = std::fs::read(&path).unwrap();
+        std::fs::write(&path, "broken\n").unwrap();
+        let refusals = (0..20).map(|_| ask(&mut access, Some(&alice), &evidence, now).unwrap_err());
+        let refusals: Vec<Refusal> = refusals.collect();
+        for refusal in &refusals {
+            assert_eq!(refusal.text, "the server cannot read its list of tokens");
+        }
+        let logged: Vec<&String> = refusals
+            .iter()
+            .filter_map(|one| one.logged.as_ref())
+            .collect();
+        assert_eq!(logged.len(), 3);
+        assert!(logged[0].contains("tokens"), "{logged:?}");
+        assert!(logged[0].contains(":1: expected"), "{logged:?}");
+        std::fs::write(&path, list).unwrap();
+        assert!(ask(&mut access, Some(&alice), &evidence, now).is_ok());
     }
 
     #[test]

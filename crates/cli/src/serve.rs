@@ -1,6 +1,9 @@
 //! `farcall serve`: starts a server, from options and a configuration file. Options win over the
 //! file.
 
+mod before;
+
+use self::before::Before;
 use crate::document;
 use crate::failure::{self, Failure};
 use crate::folders;
@@ -166,7 +169,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         tracing::warn!("{warning}");
     }
     let program = std::env::current_exe()?;
-    let before = config.takeover.then(|| running(&config)).transpose()?;
+    let before = config.takeover.then(|| Before::find(&config)).transpose()?;
     let mut config = config;
     let usual = usual_socket(&config);
     config.unix = config.unix.or(usual.clone());
@@ -199,10 +202,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     drop(out);
     notify::ready();
     if let Some(before) = before {
-        match before.drain() {
-            Ok(calls) => tracing::info!("took over; the previous server ends after {calls} calls"),
-            Err(error) => tracing::error!("cannot drain the previous server: {error}"),
-        }
+        before.drain()?;
     }
     let members = join(&arguments, &mut server)?;
     server.reread_with(move || {
@@ -421,25 +421,6 @@ fn policy(name: &str) -> Result<Policy, String> {
     Policy::named(name).ok_or_else(|| {
         let names = Policy::NAMES.map(|(name, _)| name).join(", ");
         format!("no such policy; use one of {names}")
-    })
-}
-
-/// The server that listens where this one will listen.
-fn running(config: &Config) -> Result<farcall_client::Server, Failure> {
-    let address = match (&config.unix, config.listen.first()) {
-        (Some(path), _) => format!("unix://{}", std::path::absolute(path)?.display()),
-        (None, Some(address)) => format!("farcall://{address}"),
-        (None, None) => {
-            return Err(Failure::usage(
-                "--takeover needs an address: add --listen or --unix",
-            ));
-        }
-    };
-    let server = farcall_client::Server::connect(&address, Options::default());
-    server.map_err(|error| {
-        Failure::failed(format!(
-            "cannot reach the server to take over from: {error}"
-        ))
     })
 }
 

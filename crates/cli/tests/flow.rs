@@ -22,6 +22,8 @@ fn options_without_effect_are_refused() {
         ("ring", "--mode=equal-split", "--verify"),
         ("ring", "--mode=packets", "--resolution=1"),
         ("ring", "--mode=exact", "--virtual-output-queues"),
+        ("ring", "--packet-size", "9000"),
+        ("ring", "--buffer", "8"),
         ("ring", "--routing", "adaptive"),
         ("ring", "--fail", "node 99@1ms"),
         ("ring", "--overhead", "soon"),

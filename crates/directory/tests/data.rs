@@ -111,6 +111,21 @@ fn choose(directory: &mut Directory, data: Option<Vec<Need>>) -> u64 {
 }
 
 #[test]
+fn who_asks_finds_their_own_data_whoever_else_has_the_name() {
+    let mut directory = directory(1);
+    let others = (0..40).map(|number| format!("a{number:02}"));
+    let owners = others.chain([String::new(), "bob".to_string()]);
+    let held = owners
+        .map(|owner| datum("atoms", &owner, 1, true))
+        .collect();
+    hold(&mut directory, 1, held);
+    let found = holders(&directory, BOB, "atoms");
+    let owners: Vec<&str> = found.iter().map(|(owner, ..)| &**owner).collect();
+    assert_eq!(owners[..4], ["bob", "", "a00", "a01"]);
+    assert_eq!(owners.len(), 16);
+}
+
+#[test]
 fn only_the_newest_version_counts() {
     let mut directory = directory(3);
     hold(&mut directory, 1, vec![datum("atoms", "alice", 1, false)]);

@@ -7,7 +7,7 @@ use crate::allocated::Allocated;
 use crate::compile::{bodies, symbol};
 use crate::identity::Identity;
 use crate::kernel;
-use crate::loader::{LoadError, Loaded};
+use crate::loader::{LoadError, Loaded, of_linker};
 use crate::texts::ended;
 use farcall_idl::{
     Body, Constant, Convention, Document, Interface, Library, Mode, Param, Passed, StringLengths,
@@ -16,7 +16,7 @@ use farcall_idl::{
 use libffi::middle::{Cif, Type as FfiType};
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use thiserror::Error;
 
@@ -61,6 +61,28 @@ pub enum BindError {
         /// The property.
         what: &'static str,
     },
+}
+
+/// Loads the libraries that the file names, in their order. The folders of `-L` count for all of
+/// them, as for the linker.
+fn load(document: &Document, folder: &Path) -> Result<Vec<Loaded>, LoadError> {
+    let libraries = document.libraries.iter();
+    let names = libraries.filter_map(|library| match library {
+        Library::Library(name) => Some(name.as_str()),
+        Library::File(_) => None,
+    });
+    let options = names.clone().filter(|name| name.starts_with('-'));
+    let folders: Vec<PathBuf> = options
+        .flat_map(|options| of_linker(options, folder).0)
+        .collect();
+    let names = names.flat_map(|name| match name.starts_with('-') {
+        true => of_linker(name, folder).1,
+        false => vec![name],
+    });
+    names
+        .filter(|name| name.starts_with("-l") || !name.starts_with('-'))
+        .map(|name| Loaded::open_in(name, folder, &folders))
+        .collect()
 }
 
 fn list(missing: &[MissingSymbol]) -> String {
@@ -222,21 +244,7 @@ impl Binding {
         if let Some(path) = compiled_file(None) {
             libraries.push(Loaded::open(&path.to_string_lossy(), folder)?);
         }
-        for library in &document.libraries {
-            let Library::Library(names) = library else {
-                continue;
-            };
-            if names.starts_with('-') {
-                for name in names
-                    .split_whitespace()
-                    .filter(|name| name.starts_with("-l"))
-                {
-                    libraries.push(Loaded::open(name, folder)?);
-                }
-            } else {
-                libraries.push(Loaded::open(names, folder)?);
-            }
-        }
+        libraries.extend(load(document, folder)?);
         if libraries.is_empty() {
             libraries.push(Loaded::process());
         }
@@ -618,5 +626,37 @@ fn ffi_type(ty: Type) -> FfiType {
         Type::SComplex => FfiType::structure([FfiType::f32(), FfiType::f32()]),
         Type::DComplex => FfiType::structure([FfiType::f64(), FfiType::f64()]),
         Type::String | Type::FixedString | Type::Filename | Type::FilePointer => FfiType::pointer(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::process::Command;
+
+    #[test]
+    fn folders_of_the_linker_are_searched_for_all_libraries_of_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (body, library) = (folder.path().join("one.c"), folder.path().join("lib"));
+        fs::create_dir(&library).unwrap();
+        fs::write(&body, "int one(void) { return 1; }").unwrap();
+        let mut cc = Command::new("cc");
+        let made = library.join("libone.so");
+        cc.args(["-shared", "-fPIC", "-o"]).arg(made).arg(body);
+        assert!(cc.status().unwrap().success());
+        let absolute = format!("Library \"-L{} -lone\";", library.display());
+        for libraries in [
+            absolute.as_str(),
+            "Library \"-Llib -lone\";",
+            "Library \"-L lib -lm -lone\";",
+            "Library \"-lone\"; Library \"-Llib\";",
+            "Library \"libone.so\"; Library \"-Llib\";",
+        ] {
+            let text = format!("{libraries} Define f(OUT int *n) Calls \"C\" n = one();");
+            let document = farcall_idl::parse_document(&text).document;
+            let bound = Binding::load(&document, folder.path(), None);
+            assert!(bound.is_ok_and(|bound| bound.is_bound(0)), "{libraries}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! deleted when [`Compiled`] is dropped.
 
 use crate::Source;
-use crate::loader::searched;
+use crate::loader::{of_linker, searched};
 use crate::source::{compiler, write_headers};
 use farcall_idl::{Body, Callback, Code, Document, Interface, Library, Param, Type, position};
 use std::fmt::Write;
@@ -267,28 +267,14 @@ fn build(
     let linker = document.linker.as_deref().unwrap_or(&cc);
     let mut link = command(linker);
     link.args(["-shared", "-o"]).arg(&library).arg(&object);
-    let folders = searched(folder).into_iter().map(std::path::absolute);
-    let folders: Vec<PathBuf> = folders.collect::<io::Result<_>>()?;
-    link.args(link_arguments(document, unit, &folders));
+    link.args(link_arguments(document, unit, &folders_of(folder)?));
     run(link.current_dir(folder), linker)?;
     Ok(())
 }
 
-/// The libraries, so that the bodies find them from any folder: as when they are loaded, names with
-/// `/` start at the folder of the file, which is the first of `folders`, and others are searched in
-/// all of these first.
+/// The files that bodies require, and the libraries.
 fn link_arguments(document: &Document, unit: &Unit<'_>, folders: &[PathBuf]) -> Vec<String> {
     let mut arguments: Vec<String> = Vec::new();
-    let is_searched = |library: &Library| match library {
-        Library::Library(name) => !name.contains('/') || name.starts_with('-'),
-        Library::File(_) => false,
-    };
-    if document.libraries.iter().any(is_searched) {
-        for folder in folders {
-            arguments.push(format!("-L{}", folder.display()));
-            arguments.push(search_at_run_time(folder));
-        }
-    }
     let functions = unit.functions.iter();
     let required = functions.flat_map(|(_, interface)| &interface.required);
     let required = unit.required.iter().copied().chain(required);
@@ -304,16 +290,53 @@ fn link_arguments(document: &Document, unit: &Unit<'_>, folders: &[PathBuf]) -> 
                 arguments.extend(whole.map(String::from));
             }
             Library::File(file) => arguments.push(file.clone()),
-            Library::Library(name) if name.starts_with('-') => {
-                arguments.extend(name.split_whitespace().map(String::from));
-            }
-            Library::Library(name) if name.contains('/') => {
-                let path = folders[0].join(name);
-                arguments.push(path.to_string_lossy().into_owned());
-                arguments.extend(path.parent().map(search_at_run_time));
-            }
-            Library::Library(name) => arguments.push(format!("-l:{name}")),
+            Library::Library(name) => arguments.extend(linked(name, folders)),
         }
+    }
+    arguments
+}
+
+/// The options of the linker for the shared libraries of an interface file.
+///
+/// # Errors
+/// The present folder cannot be found.
+pub fn link_options(source: &Source, document: &Document) -> io::Result<Vec<String>> {
+    let folders = folders_of(source.folder())?;
+    let names = document.libraries.iter().filter_map(|one| match one {
+        Library::Library(name) => Some(name),
+        Library::File(_) => None,
+    });
+    Ok(names.flat_map(|name| linked(name, &folders)).collect())
+}
+
+/// The folders that are searched, wherever the linker runs.
+fn folders_of(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let folders = searched(folder).into_iter().map(std::path::absolute);
+    folders.collect()
+}
+
+/// The options for one `Library`, so that what is linked finds it from any folder: as when it is
+/// loaded, a name with `/` starts at the folder of the file, which is the first of `folders`, and
+/// others are searched in all of these first.
+fn linked(name: &str, folders: &[PathBuf]) -> Vec<String> {
+    let (own, words) = match name.starts_with('-') {
+        true => of_linker(name, &folders[0]),
+        false if name.contains('/') => {
+            let path = folders[0].join(name);
+            let folder = path.parent().map(search_at_run_time);
+            let path = path.to_string_lossy().into_owned();
+            return std::iter::once(path).chain(folder).collect();
+        }
+        false => (Vec::new(), Vec::new()),
+    };
+    let mut arguments = Vec::new();
+    for folder in folders.iter().chain(&own) {
+        arguments.push(format!("-L{}", folder.display()));
+        arguments.push(search_at_run_time(folder));
+    }
+    match name.starts_with('-') {
+        true => arguments.extend(words.into_iter().map(String::from)),
+        false => arguments.push(format!("-l:{name}")),
     }
     arguments
 }
@@ -504,8 +527,10 @@ mod tests {
         };
         made("int twice(int n) { return 2 * n; }", "libtwice.so.1");
         made("int half(int n) { return n / 2; }", "libhalf.so");
-        let text = "Library \"libtwice.so.1\"; Library \"-lhalf\"; Globals { int twice(int), \
-                    half(int); } Define f(IN int n, OUT int *m) { *m = twice(half(n)); }";
+        fs::create_dir(folder.path().join("named")).unwrap();
+        made("int third(int n) { return n / 3; }", "../named/libthird.so");
+        let text = "Library \"libtwice.so.1\"; Library \"-lhalf\"; Library \"-Lnamed -lthird\"; \
+                    Define f(IN int n, OUT int *m) { *m = twice(half(third(n))); }";
         let document = farcall_idl::parse_document(text).document;
         let folders = [folder.path().to_owned(), other];
         let arguments = link_arguments(&document, &units(&document)[0], &folders);
@@ -513,7 +538,7 @@ mod tests {
         let body = folder.path().join("body.c");
         fs::write(
             &body,
-            "int twice(int), half(int); int f(int n) { return twice(half(n)); }",
+            "int twice(int), half(int), third(int); int f(int n) { return twice(half(third(n))); }",
         )
         .unwrap();
         let mut compile = command(&compiler());
@@ -523,7 +548,7 @@ mod tests {
         link.args(["-shared", "-Wl,-z,defs", "-o"])
             .arg(&made)
             .arg(&object);
-        run(link.args(arguments), "cc").unwrap();
+        run(link.args(arguments).current_dir(folder.path()), "cc").unwrap();
         let loaded = crate::loader::Loaded::open(&made.to_string_lossy(), folder.path());
         assert!(loaded.is_ok_and(|loaded| loaded.symbol("twice").is_some()));
     }

@@ -30,14 +30,14 @@ mod xerbla;
 pub use bind::callback::{CallbackAnswer, CallbackRequest, Caller, MOST_CALLBACK_BYTES};
 pub use bind::{BindError, Binding, MissingSymbol};
 pub use catalog::{Catalog, CatalogError, Entry, check_files};
-pub use compile::{CompileError, Compiled, compile, needs_compiler};
+pub use compile::{CompileError, Compiled, compile, link_options, needs_compiler};
 pub use identity::Identity;
 pub use invoke::InvokeError;
 pub use loader::LoadError;
 pub use parallel::Processes;
 pub use source::{
-    Source, SourceError, pickled_functions, python_connector, python_draft, python_flight,
-    python_worker,
+    Source, SourceError, compiler, pickled_functions, python_connector, python_draft,
+    python_flight, python_worker,
 };
 pub use threads::{THREAD_VARIABLES, Threads};
 pub use xerbla::WrongArgument;

@@ -36,7 +36,16 @@ impl Loaded {
     /// of the file. A name without one is searched in that folder, then in `FARCALL_LIBRARY_PATH`,
     /// then where the system searches.
     pub(crate) fn open(name: &str, folder: &Path) -> Result<Loaded, LoadError> {
-        let candidates = candidates(name, folder);
+        Loaded::open_in(name, folder, &[])
+    }
+
+    /// The same, for a name without a `/` also in these folders before the system searches.
+    pub(crate) fn open_in(
+        name: &str,
+        folder: &Path,
+        others: &[PathBuf],
+    ) -> Result<Loaded, LoadError> {
+        let candidates = candidates(name, folder, others);
         // Report the error of the first candidate: candidates that exist as files come first.
         let mut reason = None;
         for candidate in &candidates {
@@ -96,7 +105,23 @@ pub(crate) fn searched(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-fn candidates(name: &str, folder: &Path) -> Vec<PathBuf> {
+/// The folders of a `Library` that is written as options of the linker, such as
+/// `-L/opt/lib -lheat`, and its other options. A relative folder starts at that of the interface
+/// file.
+pub(crate) fn of_linker<'n>(options: &'n str, folder: &Path) -> (Vec<PathBuf>, Vec<&'n str>) {
+    let (mut folders, mut others) = (Vec::new(), Vec::new());
+    let mut words = options.split_whitespace();
+    while let Some(word) = words.next() {
+        match word.strip_prefix("-L") {
+            Some("") => folders.extend(words.next().map(|next| folder.join(next))),
+            Some(path) => folders.push(folder.join(path)),
+            None => others.push(word),
+        }
+    }
+    (folders, others)
+}
+
+fn candidates(name: &str, folder: &Path, others: &[PathBuf]) -> Vec<PathBuf> {
     let file = match name.strip_prefix("-l") {
         Some(short) => format!("lib{short}.so"),
         None => name.to_string(),
@@ -106,6 +131,7 @@ fn candidates(name: &str, folder: &Path) -> Vec<PathBuf> {
     }
     let mut candidates: Vec<PathBuf> = searched(folder)
         .iter()
+        .chain(others)
         .map(|folder| folder.join(&file))
         .filter(|path| path.is_file())
         .collect();
@@ -160,6 +186,16 @@ mod tests {
         let folder = Path::new("/nothing");
         assert!(reason("libnot-there.so.1", folder).contains("FARCALL_LIBRARY_PATH"));
         assert!(reason("./libnot-there.so.1", folder).contains("correct its path"));
+    }
+
+    #[test]
+    fn options_of_the_linker_name_folders() {
+        let options = "-L/a -Llib  -L ../b -lone -Wl,-z,now -ltwo";
+        let (folders, others) = of_linker(options, "/f".as_ref());
+        let expected = ["/a", "/f/lib", "/f/../b"].map(PathBuf::from);
+        assert_eq!(folders, expected);
+        assert_eq!(others, ["-lone", "-Wl,-z,now", "-ltwo"]);
+        assert_eq!(of_linker("-lm -L", "/f".as_ref()), (vec![], vec!["-lm"]));
     }
 
     /// `FARCALL_LIBRARY_PATH` and the path in the interface file are right then.

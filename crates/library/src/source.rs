@@ -196,8 +196,8 @@ fn headers() -> io::Result<TempDir> {
     })
 }
 
-/// The C compiler: `CC`, or `cc`.
-pub(crate) fn compiler() -> String {
+/// The C compiler with its first options: `CC`, or `cc`.
+pub fn compiler() -> String {
     match std::env::var("CC") {
         Ok(compiler) if !compiler.trim().is_empty() => compiler,
         _ => "cc".to_string(),

@@ -13,6 +13,9 @@ use std::collections::BTreeMap;
 const RETRY: Nanos = 500_000_000;
 /// The number of renewals during a lease.
 const RENEWALS: f64 = 3.0;
+/// Longest time between two reports, in seconds: a metaserver closes a connection that was idle for
+/// an hour.
+const LONGEST: f64 = 600.0;
 
 /// The next question to a metaserver.
 #[derive(Clone, Debug, PartialEq)]
@@ -210,7 +213,7 @@ impl Member {
             Some(Asked::Hold(hold)) => self.held.told(&hold),
             _ => {}
         }
-        let seconds = (noted.lease_s / RENEWALS).clamp(0.01, 3600.0);
+        let seconds = (noted.lease_s / RENEWALS).clamp(0.01, LONGEST);
         self.next = now + (seconds * 1e9) as Nanos;
     }
 
@@ -220,5 +223,40 @@ impl Member {
         self.asked = None;
         self.metaserver = Metaserver::Away;
         self.next = now + RETRY;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_lease_is_renewed_before_its_connection_counts_as_idle() {
+        for (lease_s, minutes) in [(360.0, 2), (36_000.0, 10), (1e9, 10)] {
+            let mut member = Member::new(1, "farcall://a:1".to_owned(), "test");
+            let report = Report {
+                server: 0,
+                accepts: true,
+                memory: 0,
+                calls: 0,
+                queued: Vec::new(),
+                learned: Vec::new(),
+                booked: None,
+            };
+            let status = ServerStatus {
+                pes: 1,
+                memory: 0,
+                functions: None,
+                data: None,
+                report,
+            };
+            member.take(0, status);
+            member.connected(false);
+            for _ in 0..2 {
+                let _ = member.poll(0);
+                member.answered(0, Answer::Noted(Noted { lease_s }));
+            }
+            assert_eq!(member.next_deadline(), Some(minutes * 60_000_000_000));
+        }
     }
 }

@@ -9,7 +9,7 @@
 use crate::folder::{self, Folder};
 use crate::memories::Memories;
 use crate::sources::{self, Connectors, Destination};
-use farcall_client::{Address, Credentials, Options};
+use farcall_client::{Address, Credentials, Error, Options, Server};
 use farcall_rpc_proto::{Failure, FailureKind, HandleId};
 use farcall_server_proto::source::{SourceFound, SourceRequest};
 use farcall_server_proto::{Action, CallKey, DataFile, Event, MemoryKey};
@@ -17,7 +17,7 @@ use farcall_worker::MemoryObject;
 use ipnet::IpNet;
 use std::collections::HashMap;
 use std::fs::File;
-use std::net::ToSocketAddrs;
+use std::net::{IpAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -336,7 +336,22 @@ struct Reading {
 
 impl Reading {
     fn read(&self, memory: &MemoryObject) -> Result<(), String> {
-        self.check_peer()?;
+        let mut last = "its host has no address".to_string();
+        for address in self.checked()? {
+            match self.connect(&address) {
+                Ok(server) => {
+                    // SAFETY: nobody else has the memory.
+                    let bytes = unsafe { memory.part(0, self.bytes) };
+                    let read = server.redeem(self.loan, bytes);
+                    return read.map_err(|error| error.to_string());
+                }
+                Err(error) => last = error.to_string(),
+            }
+        }
+        Err(last)
+    }
+
+    fn connect(&self, address: &Address) -> Result<Server, Error> {
         let options = Options {
             connect_timeout: GREETING,
             timeout: Some(Duration::from_secs_f64(30.0 + self.bytes as f64 / SLOWEST)),
@@ -345,22 +360,18 @@ impl Reading {
             credentials: self.credentials.clone(),
             ..Options::default()
         };
-        let server = farcall_client::Server::connect(&self.address.to_string(), options);
-        let server = server.map_err(|error| error.to_string())?;
-        // SAFETY: nobody else has the memory.
-        let bytes = unsafe { memory.part(0, self.bytes) };
-        server
-            .redeem(self.loan, bytes)
-            .map_err(|error| error.to_string())
+        Server::connect(&address.to_string(), options)
     }
 
-    /// Checks that all addresses of the other server are in allowed networks.
-    fn check_peer(&self) -> Result<(), String> {
+    /// The addresses of the other server, which are all in allowed networks. A name is not looked
+    /// up again: it could be another host then. A certificate proves the name of a server with TLS.
+    fn checked(&self) -> Result<Vec<Address>, String> {
         let (Address::Tcp { host, port } | Address::Tls { host, port }) = &self.address else {
             return Err("it cannot be reached over TCP".to_string());
         };
         let found = (host.as_str(), *port).to_socket_addrs();
-        for address in found.map_err(|error| error.to_string())? {
+        let found: Vec<_> = found.map_err(|error| error.to_string())?.collect();
+        for address in &found {
             let ip = address.ip().to_canonical();
             if !self.peers.iter().any(|network| network.contains(&ip)) {
                 return Err(format!(
@@ -369,6 +380,47 @@ impl Reading {
                 ));
             }
         }
-        Ok(())
+        let is_name = host.parse::<IpAddr>().is_err() && !host.contains('%');
+        if !is_name || matches!(self.address, Address::Tls { .. }) {
+            return Ok(vec![self.address.clone()]);
+        }
+        let addresses = found.iter().map(|found| Address::Tcp {
+            host: found.ip().to_string(),
+            port: *port,
+        });
+        Ok(addresses.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(address: &str) -> Result<Vec<Address>, String> {
+        let reading = Reading {
+            address: address.parse().unwrap(),
+            credentials: Credentials::anonymous(),
+            peers: vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
+            loan: HandleId([1; 16]),
+            bytes: 0,
+        };
+        reading.checked()
+    }
+
+    #[test]
+    fn the_addresses_of_a_name_are_those_that_were_checked() {
+        let found = checked("farcall://localhost:7").unwrap();
+        assert!(!found.is_empty());
+        for address in found {
+            let Address::Tcp { host, port: 7 } = address else {
+                panic!("{address}")
+            };
+            assert!(host.parse::<IpAddr>().unwrap().is_loopback());
+        }
+        for address in ["farcall://[::1]:7", "farcalls://localhost:7"] {
+            assert_eq!(checked(address), Ok(vec![address.parse().unwrap()]));
+        }
+        let refused = checked("farcall://192.0.2.1:7").unwrap_err();
+        assert!(refused.contains("data.peers"), "{refused}");
     }
 }

@@ -339,6 +339,22 @@ impl Config {
         if !workers.sandbox {
             return Ok(None);
         }
+        Ok(Some(Sandbox {
+            namespaces: walls.namespaces,
+            bounds_memory: walls.groups.bound_memory() && workers.memory > 0,
+            processes: workers.processes,
+            reach: Reach::Alone,
+            read: workers.read.clone(),
+            write: workers.write.clone(),
+            secrets: self.secrets(),
+            network: workers.network,
+            gpus: false,
+            user: self.worker_user()?,
+        }))
+    }
+
+    /// The files and folders that functions must not read.
+    pub(crate) fn secrets(&self) -> Vec<PathBuf> {
         let tokens = self.access.tokens.iter().cloned();
         let certificates = self.tls.iter().flat_map(access::Tls::secrets);
         let own = tokens
@@ -350,18 +366,7 @@ impl Config {
             .chain(self.record_folder());
         // A file that does not exist yet is hidden under its future name.
         let own = own.map(|path| std::fs::canonicalize(&path).unwrap_or(path));
-        Ok(Some(Sandbox {
-            namespaces: walls.namespaces,
-            bounds_memory: walls.groups.bound_memory() && workers.memory > 0,
-            processes: workers.processes,
-            reach: Reach::Alone,
-            read: workers.read.clone(),
-            write: workers.write.clone(),
-            secrets: own.collect(),
-            network: workers.network,
-            gpus: false,
-            user: self.worker_user()?,
-        }))
+        own.collect()
     }
 
     /// The folder of the record of calls, if there is one.

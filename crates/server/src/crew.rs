@@ -19,7 +19,9 @@ use farcall_worker::{
 };
 use rustix::event::epoll::EventFlags;
 use rustix::fd::BorrowedFd;
+use std::collections::BTreeSet;
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The worker processes, and what they bind.
@@ -103,6 +105,24 @@ impl Crew {
             }
         }
         changed
+    }
+
+    /// Hides what functions must not see by the settings that hold now, besides what was hidden
+    /// before. Returns the libraries of the workers that do not hide it.
+    pub(crate) fn hide(&mut self, secrets: Vec<PathBuf>) -> BTreeSet<usize> {
+        let Some(sandbox) = &mut self.launcher.sandbox else {
+            return BTreeSet::new();
+        };
+        let before = sandbox.secrets.len();
+        for path in secrets {
+            if !sandbox.secrets.contains(&path) {
+                sandbox.secrets.push(path);
+            }
+        }
+        match sandbox.secrets.len() > before {
+            true => self.bound_to.iter().map(|(_, library)| *library).collect(),
+            false => BTreeSet::new(),
+        }
     }
 
     /// The interface files of the server.

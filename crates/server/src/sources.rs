@@ -12,7 +12,7 @@ use crate::memories::Memories;
 use farcall_rpc_proto::{Failure, FailureKind, Receipt};
 use farcall_server_proto::MemoryKey;
 use farcall_server_proto::source::{Answer, SourceFound, SourceRequest};
-use farcall_worker::MemoryObject;
+use farcall_worker::{FileStamp, MemoryObject};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -78,6 +78,11 @@ impl Source {
     pub(crate) fn secrets(&self) -> impl Iterator<Item = PathBuf> + use<> {
         let files = [self.password_file.clone(), self.token_file.clone()];
         files.into_iter().flatten()
+    }
+
+    /// Files that a connector gets the contents of.
+    fn files(&self) -> impl Iterator<Item = PathBuf> + use<> {
+        self.secrets().chain(self.certificates.clone())
     }
 
     /// Whether its files can be read.
@@ -331,8 +336,7 @@ impl Connectors {
         };
         let ended = |error: io::Error| (FailureKind::Internal, error.to_string());
         let until = Instant::now() + self.patience();
-        let waiting = lock(&self.idle).pop();
-        if let Some(mut connector) = waiting
+        if let Some(mut connector) = self.waiting()
             && let Ok(answer) = connector.open(&message, until)
         {
             return Ok((connector, answer));
@@ -345,7 +349,27 @@ impl Connectors {
         Ok((connector, answer))
     }
 
+    /// A connector that waits, if it knows the present credentials. Others end.
+    fn waiting(&self) -> Option<Connector> {
+        let present = self.stamps();
+        let mut idle = lock(&self.idle);
+        let all = std::mem::take(&mut *idle).into_iter();
+        let (fresh, old): (Vec<_>, Vec<_>) = all.partition(|one| one.knows(&present));
+        *idle = fresh;
+        let connector = idle.pop();
+        drop(idle);
+        drop(old);
+        connector
+    }
+
+    /// The state of the files with credentials; `None` of one that cannot be found.
+    fn stamps(&self) -> Vec<Option<FileStamp>> {
+        let files = self.sources.values().flat_map(Source::files);
+        files.map(|file| FileStamp::of(&file)).collect()
+    }
+
     fn start(&self) -> io::Result<Connector> {
+        let stamps = self.stamps();
         let entry = |(name, source): (&String, &Source)| {
             let entry = source.entry().map_err(|error| {
                 let text = format!("[sources.{name}] in the server's configuration: {error}");
@@ -360,7 +384,7 @@ impl Connectors {
             user: self.user,
         };
         let until = Instant::now() + self.patience();
-        Connector::start(&self.temporary, &allowed, until)
+        Connector::start(&self.temporary, &allowed, stamps, until)
     }
 
     fn give_back(&self, connector: Connector) {

@@ -299,6 +299,22 @@ fn calls_that_are_counted_together_end_when_their_line_says() {
 }
 
 #[test]
+fn bytes_of_a_forged_line_do_not_overflow() {
+    let mut day = Day::default();
+    day.take(&Line::Together(Box::new(Together {
+        from: BEGIN,
+        to: BEGIN + 60.0,
+        function: "f".to_owned(),
+        server: SERVERS[0].to_owned(),
+        calls: 1,
+        sent_bytes: u64::MAX,
+        returned_bytes: u64::MAX,
+        ..Together::default()
+    })));
+    assert!(day.calls[0].work > 1e19, "{}", day.calls[0].work);
+}
+
+#[test]
 fn changes_that_do_not_fit_name_the_reason() {
     let (_, twin) = twin(0);
     let ask = |change| twin.ask(&[change], 0, || ()).unwrap_err().to_string();

@@ -104,12 +104,12 @@ pub(super) struct Options {
     /// buffers cost, without the cost of --mode packets
     #[arg(long, value_name = "BYTES", default_value_t = 0.0)]
     stored_packet: f64,
-    /// With --mode packets: largest packet, in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 1500.0)]
-    packet_size: f64,
-    /// With --mode packets: packets in the buffer at the end of a link
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = some())]
-    buffer: u32,
+    /// With --mode packets: largest packet, in bytes [default: 1500]
+    #[arg(long, value_name = "BYTES")]
+    packet_size: Option<f64>,
+    /// With --mode packets: packets in the buffer at the end of a link [default: 16]
+    #[arg(long, value_name = "N", value_parser = some())]
+    buffer: Option<u32>,
     /// With --mode packets: let packets pass a blocked packet that waits for another link
     #[arg(long)]
     virtual_output_queues: bool,
@@ -192,8 +192,8 @@ impl Options {
             CompletionName::Source => Completion::Source,
         });
         let packets = (self.mode == ModeName::Packets).then_some(PacketConfig {
-            packet_bytes: self.packet_size,
-            buffer_packets: self.buffer,
+            packet_bytes: self.packet_size(),
+            buffer_packets: self.buffer.unwrap_or(16),
             virtual_output_queues: self.virtual_output_queues,
             window: self.window,
             completion,
@@ -258,19 +258,13 @@ impl Options {
                            them out";
             return Err(Failure::usage(message));
         }
-        if self.virtual_output_queues && self.mode != ModeName::Packets {
-            let message = "--virtual-output-queues: only --mode packets has buffers";
-            return Err(Failure::usage(message));
-        }
+        self.check_packets()?;
         if !(0.0..=0.1).contains(&self.tolerance) {
             return Err(Failure::usage("--tolerance must be between 0 and 0.1"));
         }
         if self.tolerance > 0.0 && self.mode != ModeName::Exact {
             let message = "--tolerance: only --mode exact has a tolerance. Leave one of them out";
             return Err(Failure::usage(message));
-        }
-        if !(self.packet_size.is_finite() && self.packet_size >= 1.0) {
-            return Err(Failure::usage("--packet-size must be at least 1 byte"));
         }
         if self.overhead()? > 0.0 && matches!(workload, Workload::Goal(_)) {
             let message = "--overhead is for patterns. Use --loggops o=NANOSECONDS for traces";
@@ -281,6 +275,34 @@ impl Options {
             return Err(Failure::usage(message));
         }
         Ok(())
+    }
+
+    /// Refuses options of packets in other modes, and packets that are too small.
+    fn check_packets(&self) -> Result<(), Failure> {
+        let of_packets = [
+            ("--packet-size", self.packet_size.is_some(), "packets"),
+            ("--buffer", self.buffer.is_some(), "buffers"),
+            (
+                "--virtual-output-queues",
+                self.virtual_output_queues,
+                "buffers",
+            ),
+        ];
+        for (option, is_given, what) in of_packets {
+            if is_given && self.mode != ModeName::Packets {
+                let message = format!("{option}: only --mode packets has {what}");
+                return Err(Failure::usage(message));
+            }
+        }
+        let size = self.packet_size();
+        match size.is_finite() && size >= 1.0 {
+            true => Ok(()),
+            false => Err(Failure::usage("--packet-size must be at least 1 byte")),
+        }
+    }
+
+    fn packet_size(&self) -> f64 {
+        self.packet_size.unwrap_or(1500.0)
     }
 
     fn overhead(&self) -> Result<f64, Failure> {

@@ -6,11 +6,10 @@ use crate::failure::Failure;
 use crate::installed;
 use crate::library::interface;
 use clap::Args;
-use farcall_idl::{Document, Library};
+use farcall_idl::Document;
 use farcall_library::Catalog;
 use farcall_offload::library;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::env;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -74,7 +73,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let source = folder.join(format!("{stem}.c"));
     fs::write(&source, &made.c)
         .map_err(|error| Failure::cannot("write", source.display(), error))?;
-    let (own, needed) = (folder.join(format!("{stem}.so")), needed(&documents));
+    let (own, needed) = (folder.join(format!("{stem}.so")), needed(&catalog)?);
     let names = arguments.names.iter().map(|name| folder.join(name));
     let named = names.map(|library| (library, &needed[..]));
     let mut libraries = std::iter::once((own.clone(), &[][..])).chain(named);
@@ -115,20 +114,13 @@ fn put_runtime(folder: &Path) -> Result<(), Failure> {
 }
 
 /// Options of the linker for the libraries that have the real functions.
-fn needed(documents: &[&Document]) -> Vec<String> {
+fn needed(catalog: &Catalog) -> Result<Vec<String>, Failure> {
     let mut needed = vec!["-Wl,--no-as-needed".to_string()];
-    for library in documents.iter().flat_map(|document| &document.libraries) {
-        let option = match library {
-            Library::Library(name) if name.starts_with('-') => name.clone(),
-            Library::Library(name) if name.contains('/') => name.clone(),
-            Library::Library(name) => format!("-l:{name}"),
-            Library::File(_) => continue,
-        };
-        if !needed.contains(&option) {
-            needed.push(option);
-        }
+    for (source, document) in catalog.files() {
+        let options = farcall_library::link_options(source, document);
+        needed.extend(options.map_err(Failure::failed)?);
     }
-    needed
+    Ok(needed)
 }
 
 /// Compiles the parts of a text, as many at a time as there are processors. A bar at the terminal
@@ -182,8 +174,10 @@ fn run_compiler(
     made: &Path,
     with: impl FnOnce(&mut Command) -> &mut Command,
 ) -> Result<(), Failure> {
-    let compiler = env::var("CC").unwrap_or_else(|_| "cc".to_string());
-    let status = with(&mut Command::new(&compiler))
+    let compiler = farcall_library::compiler();
+    let mut words = compiler.split_whitespace();
+    let program = words.next().unwrap_or("cc");
+    let status = with(Command::new(program).args(words))
         .status()
         .map_err(|error| {
             let remedy = match error.kind() {
@@ -202,5 +196,32 @@ fn run_compiler(
             "`{compiler}` cannot make {}; see above",
             made.display()
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_in_the_place_of_the_real_one_finds_it_where_a_server_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("lib")).unwrap();
+        fs::write(at("heat.c"), "void heat_(void) {}").unwrap();
+        run_compiler(&at("lib/libheat.so"), |command| {
+            let command = command.args(["-shared", "-fPIC", "-o"]);
+            command.arg(at("lib/libheat.so")).arg(at("heat.c"))
+        })
+        .unwrap();
+        fs::copy(at("lib/libheat.so"), at("libheat.so")).unwrap();
+        for name in ["./libheat.so", "libheat.so", "-Llib -lheat -lm"] {
+            let file = at("heat.idl");
+            let define = "Define heat(IN int n) Repeatable \"yes\" Calls \"FORTRAN\" heat();";
+            fs::write(&file, format!("Library \"{name}\"; {define}")).unwrap();
+            let catalog = Catalog::load(&[file]).unwrap();
+            let needed = needed(&catalog).unwrap();
+            link(&[], &at("libdrop.so"), &needed).unwrap();
+        }
     }
 }

@@ -213,11 +213,12 @@ impl Directory {
         let keys = self.data.holders.range(first..).map(|(key, _)| key);
         let keys = keys.take_while(|key| key.name == name);
         let keys = keys.filter(|key| owner.is_none_or(|owner| key.owner == owner));
-        let located = keys.filter_map(|key| self.located(key));
+        let mut keys: Vec<&DatumName> = keys.collect();
+        // Before the others are cut.
+        keys.sort_by_key(|key| key.owner != viewer.user);
+        let located = keys.into_iter().filter_map(|key| self.located(key));
         let visible = located.filter(|one| viewer.may_see(&one.datum));
-        let mut all: Vec<Located> = visible.take(MOST_OWNERS).collect();
-        all.sort_by_key(|one| one.datum.owner != viewer.user);
-        all
+        visible.take(MOST_OWNERS).collect()
     }
 
     /// The newest version, and those of its holders that are believed to be reachable.

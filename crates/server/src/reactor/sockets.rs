@@ -49,7 +49,9 @@ impl Reactor {
                 let mut listeners = self.listeners.open.iter();
                 let identity = listeners.find_map(Listener::identity);
                 self.operator.reload(identity);
-                for library in self.crew.changed() {
+                let mut replaced = self.crew.hide(self.operator.config.secrets());
+                replaced.extend(self.crew.changed());
+                for library in replaced {
                     self.tell(Event::Replaced(library));
                 }
             }

@@ -4,6 +4,7 @@
 use super::Allowed;
 use farcall_rpc_proto::Failure;
 use farcall_server_proto::source::{self, Answer, Go, SourceWritten};
+use farcall_worker::FileStamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use std::ffi::OsString;
@@ -38,6 +39,8 @@ pub(super) struct Connector {
     process: Child,
     input: ChildStdin,
     output: ChildStdout,
+    /// The files with the credentials that it knows.
+    stamps: Vec<Option<FileStamp>>,
 }
 
 impl Drop for Connector {
@@ -51,10 +54,11 @@ impl Drop for Connector {
 impl Connector {
     /// Starts a connector and tells it what it may read. It loads its packages with the rights of
     /// the server, which it gives up before it opens anything. `temporary` is the folder for
-    /// sources that are being read.
+    /// sources that are being read. `stamps` are those of the files with credentials.
     pub(super) fn start(
         temporary: &Path,
         allowed: &Allowed,
+        stamps: Vec<Option<FileStamp>>,
         until: Instant,
     ) -> io::Result<Connector> {
         let (program, arguments) = farcall_library::python_connector();
@@ -80,11 +84,19 @@ impl Connector {
             process,
             input,
             output,
+            stamps,
         };
         let flags = rustix::fs::fcntl_getfl(&connector.input)?;
         rustix::fs::fcntl_setfl(&connector.input, flags | OFlags::NONBLOCK)?;
         connector.write(&source::framed(allowed), until)?;
         Ok(connector)
+    }
+
+    /// Whether the files with credentials are those that it knows. What cannot be found now stays
+    /// as it was.
+    pub(super) fn knows(&self, present: &[Option<FileStamp>]) -> bool {
+        let mut pairs = self.stamps.iter().zip(present);
+        pairs.all(|(known, present)| present.is_none() || known == present)
     }
 
     /// Asks for an array, or for writing one. The outer error says that the connector does not work
