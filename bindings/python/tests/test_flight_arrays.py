@@ -67,6 +67,31 @@ def test_other_columns_are_refused(column, said):
         arrays.array("x", column, "f8")
 
 
+def one_row(*elements):
+    return pa.FixedSizeListArray.from_arrays(pa.array(elements), len(elements))
+
+
+@pytest.mark.parametrize(
+    ("column", "dtype"),
+    [
+        (
+            pa.ExtensionArray.from_storage(
+                pa.fixed_shape_tensor(pa.float64(), [2, 2]), one_row(1.0, None, 3.0, 4.0)
+            ),
+            "f8",
+        ),
+        (one_row(1.0, None, 3.0), "f8"),
+        (pa.array([[1.0, None]], pa.list_(pa.float64())), "f8"),
+        (pa.array([["a", None]], pa.list_(pa.string())), None),
+        (pa.FixedSizeListArray.from_arrays(pa.array([1.0, 2, 3, None]), 2), "c16"),
+    ],
+)
+def test_nulls_within_a_row_are_refused(column, dtype):
+    assert not column.null_count
+    with pytest.raises(ValueError, match="argument `x`: a column with nulls"):
+        arrays.array("x", column, dtype)
+
+
 @pytest.mark.parametrize(
     ("given", "target"),
     [
