@@ -2,6 +2,7 @@
 
 import types
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from farcall._flight import service
@@ -54,3 +55,38 @@ def test_an_exchange_whose_names_are_taken_is_an_error(monkeypatch, capsys, inte
     status, _, said = written(monkeypatch, capsys, exchange=[interface])
     assert status == 1
     assert f"`{interface}`: Python, or the module itself, has a word of this name" in said
+
+
+class Answers(flight.FlightServerBase):
+    """Answers with as many record batches as the command says; `note` is an answer without one."""
+
+    def do_exchange(self, _context, descriptor, reader, writer):
+        [batch] = [chunk.data for chunk in reader]
+        command = descriptor.command.decode()
+        if command == "nothing":
+            return
+        writer.begin(batch.schema)
+        if command == "note":
+            writer.write_metadata(b"note")
+            return
+        for _ in range(int(command)):
+            writer.write_batch(batch)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("nothing", "ended the exchange without a record batch"),
+        ("note", "ended the exchange without a record batch"),
+        ("0", "ended the exchange without a record batch"),
+        ("2", "several record batches"),
+    ],
+)
+def test_an_exchange_that_ends_early_says_so(command, said):
+    x = np.arange(3.0)
+    with Answers("grpc://127.0.0.1:0") as server:
+        far = service.Service(f"grpc://127.0.0.1:{server.port}")
+        with pytest.raises(ValueError, match=said):
+            far.exchange(command, {}, {"x": x}, {"x": x}, [])
+        far.exchange("1", {}, {"x": x}, {"x": x}, [])
+        far._client.close()
