@@ -40,7 +40,9 @@ impl From<Misfit> for Failure {
     fn from(misfit: Misfit) -> Failure {
         let (status, kind) = match &misfit {
             Misfit::Argument(_) => (StatusCode::BAD_REQUEST, "BadArgument"),
-            Misfit::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "TooLarge"),
+            Misfit::TooLarge { .. } | Misfit::TooManyLists { .. } => {
+                (StatusCode::PAYLOAD_TOO_LARGE, "TooLarge")
+            }
             Misfit::NotCarried { .. } => (StatusCode::NOT_IMPLEMENTED, "NotCarried"),
         };
         Failure::new(status, kind, misfit)
