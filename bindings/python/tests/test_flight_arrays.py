@@ -157,3 +157,24 @@ def test_a_call_that_fails_with_a_time_limit_is_not_asked_for_ever():
     own = types.SimpleNamespace(_arguments=lambda *_: {}, _seconds=60.0)
     with pytest.raises(farcall.TimeoutError, match="the arguments stalled"):
         gateway.Gateway._call(own, None, None, function, {}, None)
+
+
+def test_a_server_that_is_away_hides_its_own_functions_alone():
+    asked = []
+
+    def function(name):
+        asked.append(name)
+        if name == "a/gone":
+            raise farcall.UnknownFunction("gone")
+        if name.startswith("b/"):
+            raise farcall.ConnectionError("away")
+        return types.SimpleNamespace(interface=name.upper())
+
+    server = types.SimpleNamespace(function=function)
+    names = ["a/gone", "a/one", "b/one", "b/two", "c/one"]
+    found = gateway._described(server, names)
+    assert found == [("a/one", "A/ONE"), ("c/one", "C/ONE")]
+    assert asked == ["a/gone", "a/one", "b/one", "c/one"]
+    with pytest.raises(farcall.ConnectionError, match="away"):
+        gateway._described(server, ["b/one", "b/two"])
+    assert gateway._described(server, []) == []
