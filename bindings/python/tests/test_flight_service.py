@@ -1,11 +1,13 @@
 """The module that `farcall gateway flight --from` prints (`farcall._flight.service`)."""
 
+import re
 import types
 
+import farcall
 import numpy as np
 import pyarrow as pa
 import pytest
-from farcall._flight import service
+from farcall._flight import service, users
 from pyarrow import flight
 
 
@@ -90,3 +92,25 @@ def test_an_exchange_that_ends_early_says_so(command, said):
             far.exchange(command, {}, {"x": x}, {"x": x}, [])
         far.exchange("1", {}, {"x": x}, {"x": x}, [])
         far._client.close()
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("the token is unknown to this server", flight.FlightUnauthenticatedError),
+        ("the server is full (1 connections)", flight.FlightUnavailableError),
+        (
+            "too many wrong tokens came from this host; try again in 4 s",
+            flight.FlightUnavailableError,
+        ),
+    ],
+)
+def test_who_can_try_again_is_not_told_that_the_token_is_wrong(reason, kind):
+    def connect(_token):
+        error = farcall.ConnectionError(reason)
+        error.fault = "caller"
+        raise error
+
+    known = users.Users(connect, users=1, calls=1, user_calls=1)
+    with pytest.raises(kind, match=re.escape(reason)), known.enter("token"):
+        pass
