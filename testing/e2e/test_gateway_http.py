@@ -175,6 +175,22 @@ def test_a_call_runs_as_the_user_of_its_token(start, work, tmp_path):
     assert callers(audit, "work/twice", 4)[3:] == ["bob"]
 
 
+def test_a_server_that_is_started_again_can_have_another_interface(start, work):
+    server = start(work, options=["--allow-code"])
+    with gateway("http", server.address) as http:
+        assert http.request("/v1/call/twice", {"n": 1, "x": [4]})[0] == 200
+        server.stop()
+        changed = WORK.replace("twice(IN int n,", "twice(IN int n, IN int times,")
+        work.write_text(changed.replace("x[i] *= 2;", "x[i] *= times;"))
+        listen = server.address.removeprefix("farcall://")
+        start(work, options=["--allow-code"], listen=listen)
+        body = {"n": 1, "times": 3, "x": [4]}
+        status, results, _ = http.request("/v1/call/twice", body)
+        assert (status, results) == (200, {"x": [12.0]})
+        told = http.request("/v1/functions/twice")[1]
+        assert [one["name"] for one in told["parameters"]] == ["n", "times", "x"]
+
+
 def test_no_caller_is_taken_for_the_user_of_the_gateway(start, work, tmp_path):
     """On the gateway's own host, a server knows processes by their user. This must not reach
     callers over HTTP."""

@@ -67,6 +67,31 @@ def test_other_columns_are_refused(column, said):
         arrays.array("x", column, "f8")
 
 
+def one_row(*elements):
+    return pa.FixedSizeListArray.from_arrays(pa.array(elements), len(elements))
+
+
+@pytest.mark.parametrize(
+    ("column", "dtype"),
+    [
+        (
+            pa.ExtensionArray.from_storage(
+                pa.fixed_shape_tensor(pa.float64(), [2, 2]), one_row(1.0, None, 3.0, 4.0)
+            ),
+            "f8",
+        ),
+        (one_row(1.0, None, 3.0), "f8"),
+        (pa.array([[1.0, None]], pa.list_(pa.float64())), "f8"),
+        (pa.array([["a", None]], pa.list_(pa.string())), None),
+        (pa.FixedSizeListArray.from_arrays(pa.array([1.0, 2, 3, None]), 2), "c16"),
+    ],
+)
+def test_nulls_within_a_row_are_refused(column, dtype):
+    assert not column.null_count
+    with pytest.raises(ValueError, match="argument `x`: a column with nulls"):
+        arrays.array("x", column, dtype)
+
+
 @pytest.mark.parametrize(
     ("given", "target"),
     [
@@ -132,3 +157,24 @@ def test_a_call_that_fails_with_a_time_limit_is_not_asked_for_ever():
     own = types.SimpleNamespace(_arguments=lambda *_: {}, _seconds=60.0)
     with pytest.raises(farcall.TimeoutError, match="the arguments stalled"):
         gateway.Gateway._call(own, None, None, function, {}, None)
+
+
+def test_a_server_that_is_away_hides_its_own_functions_alone():
+    asked = []
+
+    def function(name):
+        asked.append(name)
+        if name == "a/gone":
+            raise farcall.UnknownFunction("gone")
+        if name.startswith("b/"):
+            raise farcall.ConnectionError("away")
+        return types.SimpleNamespace(interface=name.upper())
+
+    server = types.SimpleNamespace(function=function)
+    names = ["a/gone", "a/one", "b/one", "b/two", "c/one"]
+    found = gateway._described(server, names)
+    assert found == [("a/one", "A/ONE"), ("c/one", "C/ONE")]
+    assert asked == ["a/gone", "a/one", "b/one", "c/one"]
+    with pytest.raises(farcall.ConnectionError, match="away"):
+        gateway._described(server, ["b/one", "b/two"])
+    assert gateway._described(server, []) == []

@@ -1,10 +1,13 @@
 """The module that `farcall gateway flight --from` prints (`farcall._flight.service`)."""
 
+import re
 import types
 
+import farcall
+import numpy as np
 import pyarrow as pa
 import pytest
-from farcall._flight import service
+from farcall._flight import service, users
 from pyarrow import flight
 
 
@@ -54,3 +57,60 @@ def test_an_exchange_whose_names_are_taken_is_an_error(monkeypatch, capsys, inte
     status, _, said = written(monkeypatch, capsys, exchange=[interface])
     assert status == 1
     assert f"`{interface}`: Python, or the module itself, has a word of this name" in said
+
+
+class Answers(flight.FlightServerBase):
+    """Answers with as many record batches as the command says; `note` is an answer without one."""
+
+    def do_exchange(self, _context, descriptor, reader, writer):
+        [batch] = [chunk.data for chunk in reader]
+        command = descriptor.command.decode()
+        if command == "nothing":
+            return
+        writer.begin(batch.schema)
+        if command == "note":
+            writer.write_metadata(b"note")
+            return
+        for _ in range(int(command)):
+            writer.write_batch(batch)
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("nothing", "ended the exchange without a record batch"),
+        ("note", "ended the exchange without a record batch"),
+        ("0", "ended the exchange without a record batch"),
+        ("2", "several record batches"),
+    ],
+)
+def test_an_exchange_that_ends_early_says_so(command, said):
+    x = np.arange(3.0)
+    with Answers("grpc://127.0.0.1:0") as server:
+        far = service.Service(f"grpc://127.0.0.1:{server.port}")
+        with pytest.raises(ValueError, match=said):
+            far.exchange(command, {}, {"x": x}, {"x": x}, [])
+        far.exchange("1", {}, {"x": x}, {"x": x}, [])
+        far._client.close()
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("the token is unknown to this server", flight.FlightUnauthenticatedError),
+        ("the server is full (1 connections)", flight.FlightUnavailableError),
+        (
+            "too many wrong tokens came from this host; try again in 4 s",
+            flight.FlightUnavailableError,
+        ),
+    ],
+)
+def test_who_can_try_again_is_not_told_that_the_token_is_wrong(reason, kind):
+    def connect(_token):
+        error = farcall.ConnectionError(reason)
+        error.fault = "caller"
+        raise error
+
+    known = users.Users(connect, users=1, calls=1, user_calls=1)
+    with pytest.raises(kind, match=re.escape(reason)), known.enter("token"):
+        pass

@@ -23,6 +23,16 @@ use std::time::Instant;
 /// Bytes of a nonce.
 const NONCE_BYTES: usize = 18;
 
+/// How a refusal begins that depends only on earlier wrong tokens; the seconds of the wait follow.
+const PENALTY: &str = "too many wrong tokens came from this host; try again in ";
+
+/// The seconds that a host must wait because of wrong tokens, in the text of a refusal. The token
+/// of the refused client may be right.
+pub fn penalty_s(refusal: &str) -> Option<u64> {
+    let (seconds, _) = refusal.strip_prefix(PENALTY)?.split_once(' ')?;
+    seconds.parse().ok()
+}
+
 /// The reason why a client is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -240,10 +250,7 @@ impl Access {
             Claim::First(first) if !is_known(first) => {}
             _ => return None,
         }
-        Some(format!(
-            "too many wrong tokens came from this host; try again in {:.0} s",
-            wait.as_secs_f64().ceil()
-        ))
+        Some(format!("{PENALTY}{:.0} s", wait.as_secs_f64().ceil()))
     }
 
     fn find(&mut self, evidence: &Evidence<'_>) -> Result<Found, Unknown> {
@@ -405,8 +412,10 @@ mod tests {
             "{}",
             refusal.text
         );
+        assert_eq!(penalty_s(&refusal.text), Some(1));
         assert!(ask(&alice, 1).is_ok(), "the token was accepted before");
         assert!(ask(&bob, 3).is_ok());
+        assert_eq!(penalty_s(&ask("guess", 4).unwrap_err().text), None);
     }
 
     #[test]

@@ -43,7 +43,7 @@ enum Target {
 
 impl Server {
     /// The function with this name, `module/name` or `name` alone. The client fetches its interface
-    /// once.
+    /// once, and again after the server was started again.
     pub fn function(&self, name: &str) -> Result<Function, Error> {
         let target = match &self.0 {
             Backend::One(server) => Target::One(server.function(name)?),

@@ -28,6 +28,17 @@ pub enum Misfit {
         /// Bytes that the gateway allows.
         most: u64,
     },
+    /// An array without elements would come back as very many empty lists.
+    #[error(
+        "the arrays without elements of the call have {lists} empty lists in JSON, and this \
+         gateway writes at most {most}"
+    )]
+    TooManyLists {
+        /// Lists of all such arrays.
+        lists: u64,
+        /// Lists that the gateway writes.
+        most: u64,
+    },
     /// JSON cannot carry what the function takes.
     #[error("{function} {what}, which this gateway does not carry; use a client of Farcall")]
     NotCarried {
@@ -138,7 +149,8 @@ impl Arguments {
     }
 
     /// The memory of the arrays of a call with this layout: those that were given, and zeros for
-    /// OUT arrays. Together they have at most `most` bytes.
+    /// OUT arrays. Together they have at most `most` bytes, and those without elements at most
+    /// `most` lists.
     ///
     /// # Errors
     /// A shape is not that of the layout, or the arrays are too large.
@@ -152,6 +164,12 @@ impl Arguments {
         let given = bytes.fold(0, u64::saturating_add);
         if given > most {
             return Err(Misfit::TooLarge { given, most });
+        }
+        let returned = layout.arrays.iter().filter(|one| one.mode.is_returned());
+        let lists = returned.map(|array| empty_lists(&array.shape(interface.order())));
+        let lists = lists.fold(0, u64::saturating_add);
+        if lists > most {
+            return Err(Misfit::TooManyLists { lists, most });
         }
         for array in &layout.arrays {
             let param = &interface.params[array.param];
@@ -179,6 +197,19 @@ impl Arguments {
         }
         Ok(self.arrays)
     }
+}
+
+/// Lists within an array of this shape, if it has no elements. If it has some, its bytes bound its
+/// lists.
+fn empty_lists(shape: &[u64]) -> u64 {
+    let Some(end) = shape.iter().position(|length| *length == 0) else {
+        return 0;
+    };
+    let levels = shape[..end].iter().scan(1u64, |lists, length| {
+        *lists = lists.saturating_mul(*length);
+        Some(*lists)
+    });
+    levels.fold(0, u64::saturating_add)
 }
 
 /// The results of a call as a JSON object, with a member for each OUT and INOUT array.

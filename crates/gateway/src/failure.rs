@@ -4,6 +4,7 @@
 use crate::arguments::Misfit;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use farcall_access::penalty_s;
 use farcall_client::{Error, FailureKind};
 use serde_json::json;
 
@@ -14,6 +15,8 @@ pub(crate) struct Failure {
     /// The kind, as programs read it.
     kind: &'static str,
     message: String,
+    /// Seconds after which another try makes sense, if the status asks for one.
+    wait_s: u64,
 }
 
 impl Failure {
@@ -22,6 +25,7 @@ impl Failure {
             status,
             kind,
             message: message.to_string(),
+            wait_s: 1,
         }
     }
 
@@ -40,7 +44,9 @@ impl From<Misfit> for Failure {
     fn from(misfit: Misfit) -> Failure {
         let (status, kind) = match &misfit {
             Misfit::Argument(_) => (StatusCode::BAD_REQUEST, "BadArgument"),
-            Misfit::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "TooLarge"),
+            Misfit::TooLarge { .. } | Misfit::TooManyLists { .. } => {
+                (StatusCode::PAYLOAD_TOO_LARGE, "TooLarge")
+            }
             Misfit::NotCarried { .. } => (StatusCode::NOT_IMPLEMENTED, "NotCarried"),
         };
         Failure::new(status, kind, misfit)
@@ -49,7 +55,15 @@ impl From<Misfit> for Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
+        let penalty = match &error {
+            Error::Refused { reason, .. } => penalty_s(reason),
+            _ => None,
+        };
         let (status, kind) = match &error {
+            // Nobody has looked at the token.
+            Error::Refused { .. } if penalty.is_some() => {
+                (StatusCode::TOO_MANY_REQUESTS, "Refused")
+            }
             Error::Refused { reason, .. } if is_crowd(reason) => {
                 (StatusCode::SERVICE_UNAVAILABLE, "Busy")
             }
@@ -61,7 +75,9 @@ impl From<Error> for Failure {
             Error::Disconnected { .. } | Error::Lost { .. } => (StatusCode::BAD_GATEWAY, "Lost"),
             _ => (StatusCode::BAD_GATEWAY, "Internal"),
         };
-        Failure::new(status, kind, error)
+        let mut failure = Failure::new(status, kind, error);
+        failure.wait_s = penalty.unwrap_or(failure.wait_s);
+        failure
     }
 }
 
@@ -112,10 +128,35 @@ impl IntoResponse for Failure {
                 headers.insert(header::WWW_AUTHENTICATE, scheme);
             }
             StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(self.wait_s));
             }
             _ => {}
         }
         response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_must_wait_because_of_wrong_tokens_learns_how_long() {
+        let refused = |reason: &str| {
+            let error = Error::Refused {
+                address: "farcall://host:1".parse().unwrap(),
+                reason: reason.to_owned(),
+            };
+            let response = Failure::from(error).into_response();
+            let wait = response.headers().get(header::RETRY_AFTER);
+            let wait = wait.map(|wait| wait.to_str().unwrap().to_owned());
+            (response.status().as_u16(), wait)
+        };
+        let reason = "too many wrong tokens came from this host; try again in 32 s";
+        assert_eq!(refused(reason), (429, Some("32".to_owned())));
+        let full = refused("the server is full (1 connections)");
+        assert_eq!(full, (503, Some("1".to_owned())));
+        let reason = "the token is unknown to this server; it may have been withdrawn";
+        assert_eq!(refused(reason), (401, None));
     }
 }

@@ -6,6 +6,7 @@ use crate::arguments::carried;
 use crate::body::{self, SENDING, pass_over};
 use crate::call::{Done, Slot, Waiter, Wanted};
 use crate::failure::Failure;
+use crate::functions::described;
 use crate::openapi::{describe, openapi};
 use crate::users::{self, Caller, Door, Guest, Users};
 use axum::Router;
@@ -493,11 +494,7 @@ async fn document(
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     ask(&shared, &headers, |server| {
-        let functions = server.functions()?.into_iter();
-        // Methods have a class in their names.
-        let plain = functions.filter(|one| !one.name.contains('.'));
-        let functions = plain.map(|one| server.function(&one.name));
-        let functions: Vec<_> = functions.collect::<Result<_, _>>()?;
+        let functions = described(server)?;
         let interfaces = functions.iter().map(|one| one.interface());
         Ok(openapi(interfaces.filter(|one| carried(one).is_ok())))
     })

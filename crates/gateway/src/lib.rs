@@ -10,6 +10,7 @@ mod arguments;
 mod body;
 mod call;
 mod failure;
+mod functions;
 mod http;
 mod openapi;
 mod page;

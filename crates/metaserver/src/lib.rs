@@ -34,11 +34,11 @@ use std::io::{self, IsTerminal, Read};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use store::keeper;
+use store::keeper::{self, Keeper};
 
 /// The settings of a metaserver.
 #[derive(Clone, Debug)]
@@ -138,6 +138,9 @@ pub(crate) struct Shared {
     stored: AtomicBool,
     /// Whether the directory has the rows of the store. Always true without a store.
     has_read: AtomicBool,
+    /// When the store was asked, in milliseconds after the start and at least 1. Zero if it has
+    /// answered.
+    asked_store: AtomicU64,
     store: Option<StoreAddress>,
     ends: AtomicBool,
     spans: Option<Exporter<PlacedSpan>>,
@@ -175,8 +178,7 @@ impl Metaserver {
         if !(0.1..=86400.0).contains(&config.lease_s) {
             return Err(StartError::Lease(config.lease_s));
         }
-        let identity = config.tls.as_ref().map(Tls::identity);
-        let identity = identity.transpose()?;
+        let identity = config.tls.as_ref().map(Tls::identity).transpose()?;
         let access = Access::new(&config)?;
         let listen = |address: &SocketAddr| {
             let listener = TcpListener::bind(address).and_then(|listener| {
@@ -230,6 +232,7 @@ impl Metaserver {
             start_s: since.unwrap_or_default().as_secs_f64(),
             stored: AtomicBool::new(true),
             has_read: AtomicBool::new(config.store.is_none()),
+            asked_store: AtomicU64::new(0),
             store: config.store,
             ends: AtomicBool::new(false),
             spans: spans.transpose()?,
@@ -282,7 +285,7 @@ impl Metaserver {
         ] {
             signal_hook::low_level::pipe::register(signal, pipe.try_clone()?)?;
         }
-        let keeper = keeper::start(&self.shared)?;
+        let keeper = keeper::start(&self.shared, keeper::PATIENCE)?;
         let mut number = 0;
         loop {
             let mut waits = vec![
@@ -307,6 +310,7 @@ impl Metaserver {
             }
             let now = self.shared.now();
             self.shared.directory().advance(now);
+            keeper.iter().for_each(Keeper::watch);
             self.record(false);
             for listener in &self.listeners {
                 number = self.accept(listener, number);
@@ -315,7 +319,7 @@ impl Metaserver {
         self.shared.ends.store(true, Ordering::Relaxed);
         if let Some(keeper) = keeper {
             // The keeper writes the last changes before it ends.
-            let _ = keeper.join();
+            keeper.end();
         }
         self.record(true);
         self.recorder = None;

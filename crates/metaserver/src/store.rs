@@ -13,7 +13,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Largest number of rows read at once.
+/// Largest number of rows read at once: servers and data first, then the latest paths. Each start
+/// of a server adds a path for each site, and a path is kept longer than a server.
 const MOST_ROWS: i64 = 100_000;
 /// Largest number of bytes in a row. A larger row was not written by a metaserver and is ignored.
 const MOST_BYTES: i64 = 8 << 20;
@@ -226,6 +227,22 @@ mod tests {
         assert_eq!(rows(&mut store, now), 2);
         assert_eq!(rows(&mut store, now + PATH_KEPT_MS - 1), 2);
         assert_eq!(rows(&mut store, now + PATH_KEPT_MS), 1);
+    }
+
+    #[test]
+    fn servers_are_read_however_many_paths_there_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("directory");
+        let mut store = Store::open(&StoreAddress::Sqlite(path.clone())).unwrap();
+        let paths = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+             INSERT INTO farcall_directory
+             SELECT printf('path/%016x/%016x', 7, i), 1000 + i, CAST(i AS BLOB) FROM n";
+        let other = rusqlite::Connection::open(&path).unwrap();
+        other.execute(paths, [MOST_ROWS]).unwrap();
+        store.put(Key::Server(1), 50, b"server").unwrap();
+        let rows = store.load(0).unwrap();
+        assert_eq!(rows.len(), MOST_ROWS as usize);
+        assert_eq!(rows[..2], [&b"server"[..], &b"100000"[..]]);
     }
 
     #[test]

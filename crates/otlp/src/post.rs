@@ -2,7 +2,7 @@
 
 use crate::endpoint::Endpoint;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 /// Bytes of an answer that are read at most.
@@ -29,10 +29,23 @@ pub(crate) fn post(endpoint: &Endpoint, body: &[u8], patience: Duration) -> io::
 
 /// A connection to the first address that answers.
 fn connect(endpoint: &Endpoint, deadline: Instant) -> io::Result<Timed> {
+    let addresses = (endpoint.host(), endpoint.port).to_socket_addrs()?;
+    let stream = first(addresses.collect(), deadline, TcpStream::connect_timeout)?;
+    Ok(Timed { stream, deadline })
+}
+
+/// The first connection that succeeds. An address that does not answer leaves the others a share of
+/// the time.
+fn first<T>(
+    addresses: Vec<SocketAddr>,
+    deadline: Instant,
+    connect: impl Fn(&SocketAddr, Duration) -> io::Result<T>,
+) -> io::Result<T> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    for address in (endpoint.host(), endpoint.port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, left(deadline)?) {
-            Ok(stream) => return Ok(Timed { stream, deadline }),
+    let shares = (1..=addresses.len() as u32).rev();
+    for (address, share) in addresses.iter().zip(shares) {
+        match connect(address, left(deadline)? / share) {
+            Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
     }

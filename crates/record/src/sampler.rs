@@ -109,7 +109,8 @@ impl Tally {
         }
         self.calls += 1;
         self.span[1] = now;
-        self.operations += measured.operations;
+        // JSON has no infinite number: a reader would refuse the line, and all that follow it.
+        self.operations = (self.operations + measured.operations).min(f64::MAX);
         for (sum, bytes) in self.bytes.iter_mut().zip(measured.bytes) {
             *sum = sum.saturating_add(bytes);
         }

@@ -11,6 +11,10 @@ use std::collections::BTreeMap;
 
 /// Time between two tries to reach a metaserver that is away.
 const RETRY: Nanos = 500_000_000;
+/// Bytes of functions in the message that joins, about. A metaserver accepts messages of 1 MiB.
+const MOST_BYTES: usize = 900 << 10;
+/// Bytes of a function in a message beside its texts, at most.
+const FUNCTION_BYTES: usize = 24;
 /// The number of renewals during a lease.
 const RENEWALS: f64 = 3.0;
 /// Longest time between two reports, in seconds: a metaserver closes a connection that was idle for
@@ -145,7 +149,7 @@ impl Member {
                 let join = Join {
                     pes: status.pes,
                     memory: status.memory,
-                    functions: self.functions.clone(),
+                    functions: fitting(&self.functions),
                     ..self.join.clone()
                 };
                 (Asked::Join, Ask::Join(join))
@@ -226,9 +230,59 @@ impl Member {
     }
 }
 
+/// The functions as a message can carry them: if there are very many, without their titles.
+fn fitting(functions: &[Function]) -> Vec<Function> {
+    let bytes = |one: &Function| {
+        let library = one.library.as_ref().map_or(0, String::len);
+        one.name.len() + one.title.len() + library + FUNCTION_BYTES
+    };
+    let fits = functions.iter().map(bytes).sum::<usize>() <= MOST_BYTES;
+    let told = functions.iter().map(|one| match fits {
+        true => one.clone(),
+        false => Function {
+            title: String::new(),
+            ..one.clone()
+        },
+    });
+    told.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use farcall_directory::message::{MOST_FUNCTIONS, Message};
+
+    fn functions(count: usize) -> Vec<Function> {
+        let function = |number| Function {
+            name: format!("library/solve_general_system_{number:05}"),
+            title: "Solves a general system of linear equations with several right sides".into(),
+            digest: u64::MAX,
+            repeatable: true,
+            library: Some("libopenblas 0.3.21".into()),
+        };
+        (0..count).map(function).collect()
+    }
+
+    #[test]
+    fn a_server_with_very_many_functions_can_join() {
+        for count in [1, 5_000, MOST_FUNCTIONS] {
+            let given = functions(count);
+            let join = Join {
+                server: u64::MAX,
+                address: "farcall://host:3717".into(),
+                agent: "test".into(),
+                pes: 1,
+                memory: 0,
+                functions: fitting(&given),
+            };
+            let length = join.to_bytes().len();
+            assert!(length < 1 << 20, "{count}: {length}");
+            let has_titles = join.functions == given;
+            assert_eq!(has_titles, count <= 5_000, "{count}");
+            let names = join.functions.iter().map(|one| &one.name);
+            assert!(names.eq(given.iter().map(|one| &one.name)));
+        }
+    }
 
     #[test]
     fn a_long_lease_is_renewed_before_its_connection_counts_as_idle() {

@@ -38,6 +38,13 @@ impl Entry {
         })
     }
 
+    /// Whether the server on this connection has described the function. One that was started again
+    /// may have another interface.
+    pub(super) fn is_of(&self, connection: &Connection) -> bool {
+        let number = self.number.lock().unwrap_or_else(PoisonError::into_inner);
+        number.connection == connection.number()
+    }
+
     /// The function's number on this connection.
     pub(super) fn number_on(&self, connection: &Arc<Connection>) -> Result<u64, Error> {
         let mut number = self.number.lock().unwrap_or_else(PoisonError::into_inner);

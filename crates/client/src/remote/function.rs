@@ -42,7 +42,7 @@ pub(crate) struct Function {
 }
 
 impl Server {
-    /// The function with this name. The client fetches its interface once.
+    /// The function with this name. The client fetches its interface once for each connection.
     pub(crate) fn function(&self, name: &str) -> Result<Function, Error> {
         Ok(Function {
             server: self.clone(),

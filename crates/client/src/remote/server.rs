@@ -162,7 +162,13 @@ impl Server {
     /// The function with this name, from the cache or from the server.
     pub(super) fn entry(&self, name: &str) -> Result<Arc<Entry>, Error> {
         let known = lock(&self.0.functions).get(name).cloned();
-        known.map_or_else(|| self.fetch(name), Ok)
+        let Some(known) = known else {
+            return self.fetch(name);
+        };
+        match known.is_of(&*self.connection()?) {
+            true => Ok(known),
+            false => self.fetch(name),
+        }
     }
 
     /// Asks the server for the function again, and caches the answer.

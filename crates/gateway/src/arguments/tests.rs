@@ -321,6 +321,33 @@ fn a_text_that_is_not_an_object_of_arguments_is_refused() {
 }
 
 #[test]
+fn an_array_without_elements_has_few_lists() {
+    for (order, n, m, lists) in [
+        ("n][m", 3_u64, 0_u64, 3),
+        ("n][m", 1 << 20, 0, 1 << 20),
+        ("n][m", 0, 1 << 40, 0),
+        ("m][n", 1 << 40, 0, 0),
+        ("n][n][m", 1 << 9, 0, (1 << 9) + (1 << 18)),
+        ("n][m", 3_000_000_000, 0, 3_000_000_000),
+        ("n][n][m", 1 << 30, 0, (1 << 30) + (1 << 60)),
+    ] {
+        let f = of(&format!("IN long n, IN long m, OUT double a[{order}]"));
+        let given = call(&f, &json!({ "n": n, "m": m }));
+        match lists {
+            0..=MOST => assert_eq!(given.unwrap()[&2].len(), 0),
+            _ => {
+                let said = format!("have {lists} empty lists in JSON");
+                assert!(given.unwrap_err().contains(&said), "{order}");
+            }
+        }
+    }
+    // What is not returned is not written.
+    let f = of("IN long n, IN long m, IN double a[n][m]");
+    let a = json!({ "shape": [3_000_000_000_u64, 0], "values": [] });
+    call(&f, &json!({ "n": 3_000_000_000_u64, "m": 0, "a": a })).unwrap();
+}
+
+#[test]
 fn functions_that_json_cannot_carry_are_named() {
     for (params, what) in [
         ("IN filename table", "takes files"),

@@ -1,6 +1,7 @@
 //! The thread that synchronises the directory with its store. The directory decides what to write
 //! and when; this thread does it, so that no request waits for the store. A store that does not
-//! answer is tried again every second, and the metaserver works on without it.
+//! answer is tried again every second, and the metaserver works on without it. A store that stands
+//! still, such as a database that was stopped, holds the thread. Others wait for it within a bound.
 
 use super::{Store, StoreAddress, StoreError};
 use crate::Shared;
@@ -8,9 +9,12 @@ use farcall_directory::shared::{Exchange, Write};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+/// Time within which a store must have answered.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// Interval between checks of the directory and the store.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Time between attempts to reach a store that does not answer.
@@ -18,7 +22,16 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Time after which the same failure is logged again.
 const REMINDER: Duration = Duration::from_secs(60);
 
-struct Keeper {
+/// The thread, as the metaserver sees it.
+pub(crate) struct Keeper {
+    shared: Arc<Shared>,
+    address: StoreAddress,
+    thread: JoinHandle<()>,
+    patience: Duration,
+}
+
+/// What the thread works with.
+struct Worker {
     shared: Arc<Shared>,
     address: StoreAddress,
     store: Option<Store>,
@@ -43,43 +56,97 @@ impl Complaint {
     }
 }
 
-/// Starts the thread, if there is a store. If the store answers, its rows are in the directory when
-/// this returns.
-pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Option<JoinHandle<()>>> {
+/// Starts the thread, if there is a store. If the store answers in time, its rows are in the
+/// directory when this returns.
+pub(crate) fn start(shared: &Arc<Shared>, patience: Duration) -> io::Result<Option<Keeper>> {
     let Some(address) = shared.store.clone() else {
         return Ok(None);
     };
-    let now = Instant::now();
-    let mut keeper = Keeper {
+    let mut worker = Worker {
         shared: shared.clone(),
-        address,
+        address: address.clone(),
         store: None,
         exchange: Exchange::default(),
-        retry_at: now,
+        retry_at: Instant::now(),
         complaint: Complaint::default(),
     };
-    keeper.turn(false);
+    let (read, is_read) = sync_channel(1);
     let run = move || {
         loop {
-            let ends = keeper.shared.ends.load(Ordering::Relaxed);
-            keeper.turn(ends);
+            let ends = worker.shared.ends.load(Ordering::Relaxed);
+            worker.turn(ends);
+            let _ = read.try_send(());
             if ends {
                 return;
             }
             thread::sleep(PAUSE);
         }
     };
-    thread::Builder::new()
-        .name("store".into())
-        .spawn(run)
-        .map(Some)
+    let thread = thread::Builder::new().name("store".into()).spawn(run)?;
+    let keeper = Keeper {
+        shared: shared.clone(),
+        address,
+        thread,
+        patience,
+    };
+    if is_read.recv_timeout(patience).is_err() {
+        keeper.complain();
+    }
+    Ok(Some(keeper))
 }
 
 impl Keeper {
+    /// Notices a store that stands still.
+    pub(crate) fn watch(&self) {
+        let asked = self.shared.asked_store.load(Ordering::Relaxed);
+        let waited = millis(&self.shared).saturating_sub(asked);
+        if asked > 0 && u128::from(waited) >= self.patience.as_millis() {
+            self.complain();
+        }
+    }
+
+    fn complain(&self) {
+        if self.shared.stored.swap(false, Ordering::Relaxed) {
+            tracing::error!(
+                "{}: it has not answered for {:.0} s; the metaserver continues with its present \
+                 directory",
+                self.address,
+                self.patience.as_secs_f64()
+            );
+        }
+    }
+
+    /// Waits until the last changes are written. `ends` must be set.
+    pub(crate) fn end(self) {
+        let end = Instant::now() + self.patience;
+        while !self.thread.is_finished() {
+            if Instant::now() >= end {
+                tracing::error!(
+                    "{}: it does not answer; the last changes of the directory are not in it",
+                    self.address
+                );
+                return;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.thread.join();
+    }
+}
+
+/// Milliseconds since the start, at least 1.
+fn millis(shared: &Shared) -> u64 {
+    u64::try_from(shared.start.elapsed().as_millis()).map_or(u64::MAX, |now| now.max(1))
+}
+
+impl Worker {
     /// Writes the changes that are due, or all of them if the metaserver ends, and reads new rows.
     fn turn(&mut self, ends: bool) {
         self.exchange.collect(&mut self.shared.directory());
-        if let Err(error) = self.exchange(ends) {
+        let asked = millis(&self.shared);
+        self.shared.asked_store.store(asked, Ordering::Relaxed);
+        let done = self.exchange(ends);
+        self.shared.asked_store.store(0, Ordering::Relaxed);
+        if let Err(error) = done {
             let now = Instant::now();
             if self.complaint.is_due(&error.to_string(), now) {
                 tracing::error!(
@@ -102,10 +169,6 @@ impl Keeper {
             }
             self.store = Some(Store::open(&self.address)?);
             self.exchange.opened();
-            if !self.shared.stored.swap(true, Ordering::Relaxed) {
-                tracing::info!("{} answers again", self.address);
-                self.complaint = Complaint::default();
-            }
         }
         let Some(store) = &mut self.store else {
             return Ok(());
@@ -137,6 +200,10 @@ impl Keeper {
             self.exchange.wrote(key, now_s);
         }
         self.shared.has_read.store(true, Ordering::Relaxed);
+        if !self.shared.stored.swap(true, Ordering::Relaxed) {
+            tracing::info!("{} answers again", self.address);
+            self.complaint = Complaint::default();
+        }
         Ok(())
     }
 }
@@ -144,6 +211,49 @@ impl Keeper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Config, Metaserver};
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_store_that_stands_still_stops_nobody() {
+        // The system accepts the connection, and nobody answers.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let store = format!("postgres://farcall@{address}/farcall").parse();
+        let metaserver = Metaserver::bind(Config {
+            store: Some(store.unwrap()),
+            ..Config::default()
+        });
+        let shared = metaserver.unwrap().shared;
+        let start = Instant::now();
+        let keeper = start_keeper(&shared, Duration::from_millis(200));
+        assert!(!shared.stored.load(Ordering::Relaxed));
+        assert!(!shared.has_read.load(Ordering::Relaxed));
+        shared.ends.store(true, Ordering::Relaxed);
+        keeper.end();
+        assert!(start.elapsed() < Duration::from_secs(20));
+    }
+
+    #[test]
+    fn a_store_that_answers_is_read_before_anybody_is_served() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("directory");
+        let metaserver = Metaserver::bind(Config {
+            store: Some(StoreAddress::Sqlite(path)),
+            ..Config::default()
+        });
+        let shared = metaserver.unwrap().shared;
+        let keeper = start_keeper(&shared, Duration::from_secs(20));
+        keeper.watch();
+        assert!(shared.stored.load(Ordering::Relaxed));
+        assert!(shared.has_read.load(Ordering::Relaxed));
+        shared.ends.store(true, Ordering::Relaxed);
+        keeper.end();
+    }
+
+    fn start_keeper(shared: &Arc<Shared>, patience: Duration) -> Keeper {
+        start(shared, patience).unwrap().unwrap()
+    }
 
     #[test]
     fn the_same_failure_is_logged_once_a_minute() {

@@ -59,7 +59,8 @@ impl Postgres {
             .execute(age, &[&times.path_until, &times.path_latest])?;
         let sweep = "DELETE FROM farcall_directory WHERE expires_ms <= $1";
         self.0.execute(sweep, &[&times.now])?;
-        let all = "SELECT body FROM farcall_directory WHERE length(body) <= $1::bigint LIMIT $2";
+        let all = "SELECT body FROM farcall_directory WHERE length(body) <= $1::bigint
+             ORDER BY key LIKE 'path/%', expires_ms DESC LIMIT $2";
         let rows = self.0.query(all, &[&MOST_BYTES, &MOST_ROWS])?;
         rows.iter().map(|row| row.try_get(0)).collect()
     }

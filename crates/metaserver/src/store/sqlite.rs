@@ -68,7 +68,8 @@ impl Sqlite {
             .prepare_cached("DELETE FROM farcall_directory WHERE expires_ms <= ?1")?;
         sweep.execute([times.now])?;
         let mut all = self.connection.prepare_cached(
-            "SELECT body FROM farcall_directory WHERE length(body) <= ?1 LIMIT ?2",
+            "SELECT body FROM farcall_directory WHERE length(body) <= ?1
+             ORDER BY key LIKE 'path/%', expires_ms DESC LIMIT ?2",
         )?;
         let rows = all.query_map([MOST_BYTES, MOST_ROWS], |row| row.get(0))?;
         rows.collect()

@@ -2,6 +2,7 @@
 //! with a reason.
 
 use super::*;
+use std::cell::RefCell;
 use std::net::TcpListener;
 use std::thread;
 
@@ -94,4 +95,31 @@ fn headers_cannot_make_lines_of_their_own() {
         ..endpoint(&listener)
     };
     assert!(head(&good, 1).unwrap().contains("\r\napi-key: a b=c\r\n"));
+}
+
+#[test]
+fn an_address_that_does_not_answer_leaves_time_for_the_others() {
+    let addresses = ["192.0.2.1:1", "192.0.2.2:1", "192.0.2.3:1"];
+    let addresses: Vec<SocketAddr> = addresses.map(|one| one.parse().unwrap()).into();
+    let times = RefCell::new(Vec::new());
+    let connect = |address: &SocketAddr, time: Duration| {
+        times.borrow_mut().push(time);
+        match address.ip().to_string().as_str() {
+            "192.0.2.3" => Ok(()),
+            _ => Err(io::Error::from(io::ErrorKind::TimedOut)),
+        }
+    };
+    let deadline = Instant::now() + LIMIT;
+    first(addresses.clone(), deadline, connect).unwrap();
+    // Nothing has waited, so each address gets its share of the whole time.
+    for (time, share) in times.take().iter().zip([3, 2, 1]) {
+        assert!(
+            *time <= LIMIT / share && !time.is_zero(),
+            "{time:?} {share}"
+        );
+    }
+    let error = first(addresses[..2].to_vec(), deadline, connect);
+    assert_eq!(error.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    let none = first(Vec::new(), deadline, connect);
+    assert_eq!(none.unwrap_err().kind(), io::ErrorKind::NotFound);
 }

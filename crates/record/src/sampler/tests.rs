@@ -142,3 +142,29 @@ fn counts_are_due_sooner_the_fewer_kinds_there_are() {
     }
     assert_eq!(sampler.deadline(), Some(2 * SECOND));
 }
+
+#[test]
+fn the_operations_of_calls_that_are_counted_together_stay_a_number() {
+    let mut sampler = Sampler::new(Budget {
+        saved: 0.0,
+        ..BUDGET
+    });
+    let measured = Measured {
+        operations: 1.5e308,
+        ..Measured::default()
+    };
+    for now in 0..3 {
+        let fate = sampler.count(now, 1_u64, false, &measured);
+        assert_eq!(fate, Fate::Together);
+    }
+    let [(_, tally)] = &sampler.take()[..] else {
+        panic!("calls of one kind were counted");
+    };
+    let line = crate::Line::Together(Box::new(crate::Together {
+        operations: tally.operations,
+        ..crate::Together::default()
+    }));
+    let mut text = Vec::new();
+    line.write(&mut text);
+    assert_eq!(crate::Line::read(text.trim_ascii_end()).unwrap(), line);
+}

@@ -20,13 +20,14 @@ Array = npt.NDArray[Any]
 def array(name: str, column: Any, dtype: str | None) -> Any:
     """The array in a column; a list of texts for a parameter without a `dtype`."""
     kind = column.type
-    if column.null_count:
-        raise ValueError(f"argument `{name}`: a column with nulls is not an array")
+    _refuse_nulls(name, column)
     if dtype is None:
         return _elements(name, column).to_pylist()
     if isinstance(kind, pa.FixedShapeTensorType):
         if len(column) != 1:
             raise ValueError(f"argument `{name}`: expected one tensor, given {len(column)}")
+        # pyarrow reads what is in memory at the place of a null.
+        _refuse_nulls(name, column.storage.flatten())
         # pyarrow divides by the number of elements.
         shape = [kind.shape[axis] for axis in kind.permutation or range(len(kind.shape))]
         found = column.to_numpy_ndarray()[0] if math.prod(shape) else np.empty(shape)
@@ -41,11 +42,17 @@ def array(name: str, column: Any, dtype: str | None) -> Any:
     return _complex(name, found, wanted)
 
 
+def _refuse_nulls(name: str, column: Any) -> None:
+    if column.null_count:
+        raise ValueError(f"argument `{name}`: a column with nulls is not an array")
+
+
 def _elements(name: str, column: Any) -> Any:
     """The elements of a plain column, or of a list in one row."""
     kind = column.type
+    _refuse_nulls(name, column)
     if pa.types.is_fixed_size_list(kind) and kind.list_size == 2 and len(column) != 1:
-        return column.flatten()  # complex numbers
+        return _elements(name, column.flatten())  # complex numbers
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         if len(column) != 1:
             raise ValueError(f"argument `{name}`: expected one list, given {len(column)}")

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -90,6 +90,30 @@ def carried(interface: Interface) -> bool:
     return not interface.callbacks and not kinds & {"filename", "filepointer"}
 
 
+def _described(server: Server, names: Sequence[str]) -> list[tuple[str, Interface]]:
+    """Functions and their interfaces.
+
+    A function that vanishes meanwhile is left out. So are those of a server that cannot be reached,
+    if there are others: with the rest of their module, so that the caller waits for it once.
+    """
+    found: list[tuple[str, Interface]] = []
+    away: set[str] = set()
+    first: farcall.Error | None = None
+    for name in names:
+        module = name.partition("/")[0]
+        if module in away:
+            continue
+        try:
+            found.append((name, server.function(name).interface))
+        except farcall.Error as error:
+            first = first or error
+            if not isinstance(error, farcall.UnknownFunction):
+                away.add(module)
+    if first is not None and not found:
+        raise first
+    return found
+
+
 def info(name: str, interface: Interface) -> Any:
     """What a client learns about a function: a schema of its results, and its interface."""
     returned = [one for one in interface.parameters if one.mode in ("OUT", "INOUT")]
@@ -131,9 +155,7 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]
         with self._caller(context) as (server, _):
             names = [one.name for one in server.ls() if one.name.startswith(criteria.decode())]
             # Methods have a class in their names.
-            described = (
-                (name, server.function(name).interface) for name in names if "." not in name
-            )
+            described = _described(server, [name for name in names if "." not in name])
             return iter([info(*one) for one in described if carried(one[1])])
 
     def get_flight_info(self, context: Any, descriptor: Any) -> Any:

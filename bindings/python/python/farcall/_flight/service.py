@@ -102,15 +102,26 @@ class Service:
             writer.begin(batch.schema)
             writer.write_batch(batch)
             writer.done_writing()
-            answer = reader.read_chunk().data
-            with contextlib.suppress(StopIteration):
-                more = reader.read_chunk().data
-                if more is not None and more.num_rows:
-                    raise ValueError("the service returned several record batches instead of one")
+            answer = _only(reader)
         answer.validate(full=True)
         for one, array in changed.items():
             arrays.fill(one, array, _named(answer, one, array.dtype))
         return _results([_named(answer, one, None) for one in returned])
+
+
+def _only(reader: Any) -> Any:
+    """The record batch of an answer."""
+    found = None
+    with contextlib.suppress(StopIteration):
+        while True:
+            batch = reader.read_chunk().data
+            if found is None:
+                found = batch
+            elif batch is not None and batch.num_rows:
+                raise ValueError("the service returned several record batches instead of one")
+    if found is None:
+        raise ValueError("the service ended the exchange without a record batch")
+    return found
 
 
 def _named(batch: Any, name: str, dtype: Any) -> Any:

@@ -20,6 +20,8 @@ import farcall
 from .._native import Server, connect_for
 from .memory import Memory
 
+# What a server says if it refuses all new clients of a host, or all clients, for a while.
+_FOR_A_WHILE = ("connections", "too many wrong tokens")
 # Seconds without calls after which a connection ends, and its greatest age.
 _IDLE = 60.0
 _AGE = 300.0
@@ -81,7 +83,8 @@ class Users:
         try:
             server = self._connect(token)
         except farcall.Error as error:
-            if error.fault == "caller" and "connections" not in str(error):
+            later = any(words in str(error) for words in _FOR_A_WHILE)
+            if error.fault == "caller" and not later:
                 raise flight.FlightUnauthenticatedError(str(error)) from None
             raise flight.FlightUnavailableError(str(error)) from None
         # All callers without a token share a connection.
