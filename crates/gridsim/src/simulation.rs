@@ -130,6 +130,8 @@ enum Event {
 #[derive(Clone, Copy, Debug, Default)]
 struct Call {
     stage: Stage,
+    /// Its number in the order of placements.
+    placement: u64,
     record: Record,
 }
 
@@ -143,8 +145,9 @@ struct Simulation<'a> {
     followers: Vec<Vec<usize>>,
     /// The first link of each path with links of its own.
     paths: BTreeMap<(usize, usize), LinkId>,
-    /// The calls of each server, in the order of their placement.
-    placed: Vec<Vec<usize>>,
+    /// The calls of each server by the number of their placement.
+    placed: Vec<BTreeMap<u64, usize>>,
+    placements: u64,
     /// Pending events. Times are stored as bits, which sort like the numbers.
     events: BinaryHeap<Reverse<(u64, usize, Event)>>,
     now_s: f64,
@@ -190,7 +193,8 @@ impl<'a> Simulation<'a> {
             calls: scenario.arrivals.iter().map(|_| Call::default()).collect(),
             followers,
             paths: paths.collect(),
-            placed: vec![Vec::new(); scenario.machines.len()],
+            placed: vec![BTreeMap::new(); scenario.machines.len()],
+            placements: 0,
             events: arrivals
                 .filter(|(_, one)| one.after.is_none())
                 .map(|(call, one)| Reverse((one.at_s.to_bits(), call, Event::Made)))
@@ -231,7 +235,7 @@ impl<'a> Simulation<'a> {
                 record.done_s = self.now_s;
                 record.seconds = self.now_s - record.at_s;
                 let server = record.server;
-                self.placed[server].retain(|other| *other != call);
+                self.placed[server].remove(&self.calls[call].placement);
                 self.follow(call);
             }
         }
@@ -257,8 +261,10 @@ impl<'a> Simulation<'a> {
             return self.follow(call);
         };
         let slot = self.begin(call, server, 0, self.scenario.arrivals[call].up_bytes);
-        self.placed[server].push(call);
+        self.placements += 1;
+        self.placed[server].insert(self.placements, call);
         let state = &mut self.calls[call];
+        state.placement = self.placements;
         state.stage = Stage::Up(slot);
         (state.record.server, state.record.predicted_s) = (server, predicted_s);
     }
@@ -395,13 +401,13 @@ impl<'a> Simulation<'a> {
     fn server(&self, server: usize) -> Server {
         let [up, down] = self.view.server_links(server);
         let placed = &self.placed[server];
-        let (ups, downs) = self.left(placed.iter().copied(), true);
+        let (ups, downs) = self.left(placed.values().copied(), true);
         let pes = self.scenario.machines[server].pes;
         let mut state = Server::idle(pes, u64::MAX, up.with(ups), down.with(downs));
         state.at_s = self.now_s;
         state.arrivals = self.view.arrivals(server);
         state.calls = placed.len() as u32;
-        for &call in placed {
+        for &call in placed.values() {
             if let Stage::Running {
                 pes,
                 since_s,
@@ -414,7 +420,7 @@ impl<'a> Simulation<'a> {
                 state.backlog.take(0.0, pes, left_s.max(0.1 * predicted_s));
             }
         }
-        for &call in placed {
+        for &call in placed.values() {
             let ready_s = match self.calls[call].stage {
                 Stage::Waiting | Stage::Arriving => 0.0,
                 Stage::Up(slot) => state.up.seconds(self.network.left(slot), 0.0),
@@ -433,7 +439,7 @@ impl<'a> Simulation<'a> {
     /// The links of a site with their present transfers.
     fn site(&self, site: usize) -> [Link; 2] {
         let [up, down] = self.view.site_links(site);
-        let all = self.placed.iter().flatten().copied();
+        let all = self.placed.iter().flat_map(BTreeMap::values).copied();
         let here = all.filter(|&call| self.scenario.arrivals[call].site == site);
         let (ups, downs) = self.left(here, false);
         [up.with(ups), down.with(downs)]
