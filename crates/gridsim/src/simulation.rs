@@ -66,9 +66,11 @@ impl Outcome {
             .fold(0.0, f64::max)
     }
 
-    /// Mean seconds from a call to its results.
+    /// Mean seconds from a call to its results; 0 without calls.
     pub fn mean_response_s(&self) -> f64 {
-        let sum: f64 = self.records.iter().map(|one| one.seconds).sum();
+        let seconds = self.records.iter().map(|one| one.seconds);
+        // The sum of nothing would be -0.
+        let sum = seconds.fold(0.0, |sum, one| sum + one);
         sum / self.records.len().max(1) as f64
     }
 
