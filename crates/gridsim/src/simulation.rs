@@ -422,20 +422,33 @@ impl<'a> Simulation<'a> {
                 state.backlog.take(0.0, pes, left_s.max(0.1 * predicted_s));
             }
         }
+        // In this order, no call changes when those before it start.
+        let mut coming: Vec<(f64, usize)> = Vec::new();
         for &call in placed.values() {
-            let ready_s = match self.calls[call].stage {
-                Stage::Waiting | Stage::Arriving => 0.0,
-                Stage::Up(slot) => state.up.seconds(self.network.left(slot), 0.0),
-                _ => continue,
-            };
-            let arrival = &self.scenario.arrivals[call];
-            let seconds = |pes| self.view.seconds(server, arrival, pes);
-            let range = (arrival.fewest, arrival.most);
-            let slot = state.backlog.slot(ready_s, range, seconds);
-            let seconds = seconds(slot.pes);
-            state.backlog.take(ready_s, slot.pes, seconds);
+            match self.calls[call].stage {
+                Stage::Waiting | Stage::Arriving => self.book(&mut state, call, 0.0),
+                Stage::Up(slot) => {
+                    coming.push((state.up.seconds(self.network.left(slot), 0.0), call));
+                }
+                _ => {}
+            }
+        }
+        coming.sort_by(|one, other| one.0.total_cmp(&other.0));
+        for (ready_s, call) in coming {
+            self.book(&mut state, call, ready_s);
         }
         state
+    }
+
+    /// Adds a call to the backlog of its server. Its arguments are there in `ready_s` seconds.
+    fn book(&self, state: &mut Server, call: usize, ready_s: f64) {
+        let arrival = &self.scenario.arrivals[call];
+        let server = self.calls[call].record.server;
+        let seconds = |pes| self.view.seconds(server, arrival, pes);
+        let range = (arrival.fewest, arrival.most);
+        let slot = state.backlog.slot(ready_s, range, seconds);
+        let seconds = seconds(slot.pes);
+        state.backlog.take(ready_s, slot.pes, seconds);
     }
 
     /// The links of a site with their present transfers.
