@@ -15,9 +15,12 @@ use pyo3::types::{PyBytes, PyDict};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-/// Batches of the simulation between two checks for signals.
+/// The most batches of a simulation between two checks for signals.
 const STRIDE: u32 = 1024;
+/// A check for signals comes about this long after the one before, or after a single batch.
+const MOMENT: Duration = Duration::from_millis(100);
 /// Links with a counter in a trace for Perfetto.
 const COUNTERS: usize = 16;
 
@@ -550,9 +553,11 @@ fn run(
 
 /// Runs the simulation to its end without the interpreter, except to check for signals.
 fn drive(py: Python<'_>, mut step: impl FnMut() -> Result<bool, RunError> + Send) -> PyResult<()> {
+    let mut stride = 1;
     loop {
+        let begin = Instant::now();
         let more = py.detach(|| {
-            for _ in 0..STRIDE {
+            for _ in 0..stride {
                 if !step()? {
                     return Ok(false);
                 }
@@ -560,6 +565,12 @@ fn drive(py: Python<'_>, mut step: impl FnMut() -> Result<bool, RunError> + Send
             Ok(true)
         });
         py.check_signals()?;
+        // A batch of a large network takes as long as many thousands of a small one.
+        stride = match begin.elapsed() {
+            long if long > MOMENT => (stride / 4).max(1),
+            short if short < MOMENT / 4 => (2 * stride).min(STRIDE),
+            _ => stride,
+        };
         if !more.map_err(run_error)? {
             return Ok(());
         }

@@ -1,5 +1,9 @@
 import json
+import os
+import signal
 import subprocess
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -263,3 +267,21 @@ def test_traces_are_read_as_text_bytes_and_chakra(tmp_path):
         flow.read_pattern(tmp_path / "rows.csv", loggops=costs)
     with pytest.raises(ValueError, match="tolerance"):
         flow.simulate(platform, pattern, tolerance=2.0)
+
+
+def test_an_interrupt_ends_a_simulation_with_slow_batches():
+    tree = flow.Platform("fat-tree:ports=24,levels=3,bandwidth=1")
+    pattern = flow.pattern("all-to-all", tree, size=1)
+    sent = []
+
+    def interrupt():
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(1, interrupt)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        flow.simulate(tree, pattern, window=64, placement="random:1")
+    # A thousand of these batches take much longer.
+    assert time.monotonic() - sent[0] < 5
+    timer.join()

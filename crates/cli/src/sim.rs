@@ -189,16 +189,19 @@ fn run_cases(cases: &[Case], json: bool) {
 
 /// The columns of rates, in millions.
 fn rates(rates: &Rates) -> String {
-    let (rate, bytes) = (rates.operations_per_s, rates.bytes_per_s);
-    format!(
-        "{:>13.2} {:>8.2} {:>8.2} {:>10.3} {:>6.3} {:>6.3}",
-        rate.max / 1e6,
-        rate.min / 1e6,
-        rate.mean / 1e6,
-        bytes.max / 1e6,
-        bytes.min / 1e6,
-        bytes.mean / 1e6,
-    )
+    let spreads = [
+        (rates.operations_per_s, [13, 8, 8], 2),
+        (rates.bytes_per_s, [10, 6, 6], 3),
+    ];
+    let columns = spreads.map(|(Spread { max, min, mean }, widths, digits)| {
+        let columns = [max, min, mean].into_iter().zip(widths);
+        let columns = columns.map(|(rate, width)| match rate.is_nan() {
+            true => format!("{:>width$}", "-"),
+            false => format!("{:>width$.digits$}", rate / 1e6),
+        });
+        columns.collect::<Vec<String>>().join(" ")
+    });
+    columns.join(" ")
 }
 
 fn row_json(case: &Case, row: &Figures) -> Value {
@@ -316,6 +319,29 @@ mod tests {
     #[test]
     fn columns_are_wider_than_the_names_of_servers() {
         assert_eq!(["far", "server 1", "server 1 10"].map(width), [10, 10, 13]);
+    }
+
+    #[test]
+    fn a_site_without_measured_calls_has_no_rates() {
+        let spread = |rate| Spread {
+            max: rate,
+            min: rate,
+            mean: rate,
+        };
+        let of = |operations, bytes| {
+            rates(&Rates {
+                operations_per_s: spread(operations),
+                bytes_per_s: spread(bytes),
+            })
+        };
+        assert_eq!(
+            of(83.344e6, 1e7),
+            "        83.34    83.34    83.34     10.000 10.000 10.000"
+        );
+        assert_eq!(
+            of(f64::NAN, f64::NAN),
+            "            -        -        -          -      -      -"
+        );
     }
 
     #[test]

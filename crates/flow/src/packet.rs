@@ -67,8 +67,11 @@ const CLASSES: usize = 3;
 #[derive(Debug, Clone, Default)]
 struct Link {
     busy: Option<Packet>,
-    /// Packets that wait to go over this link.
-    waiting: VecDeque<Packet>,
+    /// Packets that wait to go over this link, each with its number. Those of a queue need the same
+    /// of the buffer at the end: a part of it, or on a ring the places of a packet that enters it.
+    waiting: [VecDeque<(u64, Packet)>; CLASSES],
+    /// Number of packets that were to go over this link so far.
+    offered: u64,
     /// The buffer at its end. Only dragonflies use more than the first part.
     buffers: [Buffer; CLASSES],
 }
@@ -352,9 +355,16 @@ impl<'a> PacketSimulation<'a> {
 
     /// Queues a packet for its next link.
     fn offer(&mut self, packet: Packet) {
-        let link = self.path(&packet)[packet.hop as usize];
-        self.links[link as usize].waiting.push_back(packet);
-        self.grant(link);
+        let (path, hop) = (self.path(&packet), packet.hop as usize);
+        let l = path[hop];
+        let ring = self.platform.ring(l);
+        let enters = ring.is_some() && (hop == 0 || self.platform.ring(path[hop - 1]) != ring);
+        // Only grids have rings, and only dragonflies have several parts of buffers.
+        let queue = self.class(&packet, hop).max(usize::from(enters));
+        let link = &mut self.links[l as usize];
+        link.offered += 1;
+        link.waiting[queue].push_back((link.offered, packet));
+        self.grant(l);
     }
 
     /// Starts the first waiting packet for which the link's buffer has space.
@@ -363,20 +373,21 @@ impl<'a> PacketSimulation<'a> {
         if link.busy.is_some() {
             return;
         }
-        let ring = self.platform.ring(l);
-        let may_go = |packet: &Packet| {
-            let (path, hop) = (self.path(packet), packet.hop as usize);
-            let class = self.class(packet, hop);
-            let room = self.config.buffer_packets - link.buffers[class].taken;
-            let enters = ring.is_some() && (hop == 0 || self.platform.ring(path[hop - 1]) != ring);
+        let has_ring = self.platform.ring(l).is_some();
+        let class = |queue: usize| if has_ring { 0 } else { queue };
+        let may_go = |queue: usize| {
+            let room = self.config.buffer_packets - link.buffers[class(queue)].taken;
+            let enters = has_ring && queue > 0;
             room > u32::from(enters)
         };
-        let Some(at) = link.waiting.iter().position(may_go) else {
+        let waiting =
+            (0..CLASSES).filter_map(|queue| Some((link.waiting[queue].front()?.0, queue)));
+        let Some((_, queue)) = waiting.filter(|&(_, queue)| may_go(queue)).min() else {
             return;
         };
-        if let Some(packet) = self.links[l as usize].waiting.remove(at) {
-            let class = self.class(&packet, packet.hop as usize);
-            let link = &mut self.links[l as usize];
+        let class = class(queue);
+        let link = &mut self.links[l as usize];
+        if let Some((_, packet)) = link.waiting[queue].pop_front() {
             link.busy = Some(packet);
             link.buffers[class].taken += 1;
             let end = self.now + packet.bytes / self.platform.bandwidth(l);
@@ -511,6 +522,25 @@ mod tests {
             run(&platform, Workload::Script(script), config).makespan,
             210.0
         );
+    }
+
+    /// Thousands of packets wait for the last link. A search through them at each step would take
+    /// minutes.
+    #[test]
+    fn packets_that_wait_cost_nothing() {
+        let platform = Platform::parse("fat-tree:ports=4,levels=4").unwrap();
+        let rows: String = (1..32).map(|n| format!("{n},0,1,40000\n")).collect();
+        let script = Script::parse_csv(&rows, Limits::default()).unwrap();
+        let config = PacketConfig {
+            packet_bytes: 10.0,
+            buffer_packets: 2000,
+            virtual_output_queues: true,
+            ..PacketConfig::default()
+        };
+        let summary = run(&platform, Workload::Script(script), config);
+        assert_eq!(summary.messages, 31);
+        let last = 31.0 * 40_000.0;
+        assert!((last..last + 100.0).contains(&summary.makespan));
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub struct Load {
     pub calls: usize,
 }
 
-/// The largest, the smallest and the mean of some figures.
+/// The largest, the smallest and the mean of some figures; all are NaN if there are none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// The largest.
@@ -90,10 +90,10 @@ pub struct Spread {
 
 impl Spread {
     fn of(figures: impl Iterator<Item = f64> + Clone) -> Spread {
-        let count = figures.clone().count().max(1) as f64;
+        let count = figures.clone().count() as f64;
         Spread {
-            max: figures.clone().fold(f64::NEG_INFINITY, f64::max),
-            min: figures.clone().fold(f64::INFINITY, f64::min),
+            max: figures.clone().fold(f64::NAN, f64::max),
+            min: figures.clone().fold(f64::NAN, f64::min),
             mean: figures.sum::<f64>() / count,
         }
     }
@@ -123,7 +123,7 @@ impl Rates {
 pub struct Figures {
     /// The rates of all calls.
     pub rates: Rates,
-    /// The rates of each site's calls.
+    /// The rates of each site's calls; NaN for a site none of whose calls was measured.
     pub sites: Vec<Rates>,
     /// Part of the processors that is busy, from 0 to 1.
     pub utilisation: f64,

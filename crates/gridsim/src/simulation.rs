@@ -66,9 +66,11 @@ impl Outcome {
             .fold(0.0, f64::max)
     }
 
-    /// Mean seconds from a call to its results.
+    /// Mean seconds from a call to its results; 0 without calls.
     pub fn mean_response_s(&self) -> f64 {
-        let sum: f64 = self.records.iter().map(|one| one.seconds).sum();
+        let seconds = self.records.iter().map(|one| one.seconds);
+        // The sum of nothing would be -0.
+        let sum = seconds.fold(0.0, |sum, one| sum + one);
         sum / self.records.len().max(1) as f64
     }
 
@@ -130,6 +132,8 @@ enum Event {
 #[derive(Clone, Copy, Debug, Default)]
 struct Call {
     stage: Stage,
+    /// Its number in the order of placements.
+    placement: u64,
     record: Record,
 }
 
@@ -143,8 +147,9 @@ struct Simulation<'a> {
     followers: Vec<Vec<usize>>,
     /// The first link of each path with links of its own.
     paths: BTreeMap<(usize, usize), LinkId>,
-    /// The calls of each server, in the order of their placement.
-    placed: Vec<Vec<usize>>,
+    /// The calls of each server by the number of their placement.
+    placed: Vec<BTreeMap<u64, usize>>,
+    placements: u64,
     /// Pending events. Times are stored as bits, which sort like the numbers.
     events: BinaryHeap<Reverse<(u64, usize, Event)>>,
     now_s: f64,
@@ -190,7 +195,8 @@ impl<'a> Simulation<'a> {
             calls: scenario.arrivals.iter().map(|_| Call::default()).collect(),
             followers,
             paths: paths.collect(),
-            placed: vec![Vec::new(); scenario.machines.len()],
+            placed: vec![BTreeMap::new(); scenario.machines.len()],
+            placements: 0,
             events: arrivals
                 .filter(|(_, one)| one.after.is_none())
                 .map(|(call, one)| Reverse((one.at_s.to_bits(), call, Event::Made)))
@@ -231,7 +237,7 @@ impl<'a> Simulation<'a> {
                 record.done_s = self.now_s;
                 record.seconds = self.now_s - record.at_s;
                 let server = record.server;
-                self.placed[server].retain(|other| *other != call);
+                self.placed[server].remove(&self.calls[call].placement);
                 self.follow(call);
             }
         }
@@ -257,8 +263,10 @@ impl<'a> Simulation<'a> {
             return self.follow(call);
         };
         let slot = self.begin(call, server, 0, self.scenario.arrivals[call].up_bytes);
-        self.placed[server].push(call);
+        self.placements += 1;
+        self.placed[server].insert(self.placements, call);
         let state = &mut self.calls[call];
+        state.placement = self.placements;
         state.stage = Stage::Up(slot);
         (state.record.server, state.record.predicted_s) = (server, predicted_s);
     }
@@ -395,13 +403,13 @@ impl<'a> Simulation<'a> {
     fn server(&self, server: usize) -> Server {
         let [up, down] = self.view.server_links(server);
         let placed = &self.placed[server];
-        let (ups, downs) = self.left(placed.iter().copied(), true);
+        let (ups, downs) = self.left(placed.values().copied(), true);
         let pes = self.scenario.machines[server].pes;
         let mut state = Server::idle(pes, u64::MAX, up.with(ups), down.with(downs));
         state.at_s = self.now_s;
         state.arrivals = self.view.arrivals(server);
         state.calls = placed.len() as u32;
-        for &call in placed {
+        for &call in placed.values() {
             if let Stage::Running {
                 pes,
                 since_s,
@@ -414,26 +422,39 @@ impl<'a> Simulation<'a> {
                 state.backlog.take(0.0, pes, left_s.max(0.1 * predicted_s));
             }
         }
-        for &call in placed {
-            let ready_s = match self.calls[call].stage {
-                Stage::Waiting | Stage::Arriving => 0.0,
-                Stage::Up(slot) => state.up.seconds(self.network.left(slot), 0.0),
-                _ => continue,
-            };
-            let arrival = &self.scenario.arrivals[call];
-            let seconds = |pes| self.view.seconds(server, arrival, pes);
-            let range = (arrival.fewest, arrival.most);
-            let slot = state.backlog.slot(ready_s, range, seconds);
-            let seconds = seconds(slot.pes);
-            state.backlog.take(ready_s, slot.pes, seconds);
+        // In this order, no call changes when those before it start.
+        let mut coming: Vec<(f64, usize)> = Vec::new();
+        for &call in placed.values() {
+            match self.calls[call].stage {
+                Stage::Waiting | Stage::Arriving => self.book(&mut state, call, 0.0),
+                Stage::Up(slot) => {
+                    coming.push((state.up.seconds(self.network.left(slot), 0.0), call));
+                }
+                _ => {}
+            }
+        }
+        coming.sort_by(|one, other| one.0.total_cmp(&other.0));
+        for (ready_s, call) in coming {
+            self.book(&mut state, call, ready_s);
         }
         state
+    }
+
+    /// Adds a call to the backlog of its server. Its arguments are there in `ready_s` seconds.
+    fn book(&self, state: &mut Server, call: usize, ready_s: f64) {
+        let arrival = &self.scenario.arrivals[call];
+        let server = self.calls[call].record.server;
+        let seconds = |pes| self.view.seconds(server, arrival, pes);
+        let range = (arrival.fewest, arrival.most);
+        let slot = state.backlog.slot(ready_s, range, seconds);
+        let seconds = seconds(slot.pes);
+        state.backlog.take(ready_s, slot.pes, seconds);
     }
 
     /// The links of a site with their present transfers.
     fn site(&self, site: usize) -> [Link; 2] {
         let [up, down] = self.view.site_links(site);
-        let all = self.placed.iter().flatten().copied();
+        let all = self.placed.iter().flat_map(BTreeMap::values).copied();
         let here = all.filter(|&call| self.scenario.arrivals[call].site == site);
         let (ups, downs) = self.left(here, false);
         [up.with(ups), down.with(downs)]

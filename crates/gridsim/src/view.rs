@@ -95,15 +95,15 @@ impl View {
     /// The estimated computing time of a call at a server.
     pub(crate) fn seconds(&self, server: usize, call: &Arrival, pes: u32) -> f64 {
         let profile = &self.profiles[server][call.function];
-        let known = profile.predict(call.work, pes);
-        known.map_or_else(|| self.unknown_s(server, call), |known| known.seconds)
+        let known = profile.seconds(call.work, pes);
+        known.unwrap_or_else(|| self.unknown_s(server, call))
     }
 
     /// The computing time of other functions with as much work.
     fn unknown_s(&self, server: usize, call: &Arrival) -> f64 {
         let profiles = self.profiles[server].iter();
-        let known = profiles.filter_map(|one| one.predict(call.work, 1));
-        known.map(|one| one.seconds).fold(0.0, f64::max)
+        let known = profiles.filter_map(|one| one.seconds(call.work, 1));
+        known.fold(0.0, f64::max)
     }
 
     /// The arrivals of calls at a server.

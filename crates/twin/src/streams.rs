@@ -4,11 +4,15 @@
 //! user does not. The record does not say which it was. So this module asks whether the calls of a
 //! user's host look independent. Independent calls overlap without a bound, and the pauses before
 //! them become shorter when calls take longer. Pauses of a program do neither. Whatever the group,
-//! a call that follows the end of another at once is taken for the next one of a loop.
+//! a call that follows the end of another at once is taken for the next one of a loop. The more
+//! calls end, the more others follow one of them at once by chance.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 
-/// A pause up to this part of the earlier call, or up to [`SHORT_S`], is none.
+/// A pause up to this part of the earlier call, divided by the number of calls that ended
+/// meanwhile, or up to [`SHORT_S`], is none. About this part of independent calls has such a pause
+/// by chance.
 const SHORT_PART: f64 = 0.05;
 const SHORT_S: f64 = 0.005;
 /// Independent calls would have exceeded the largest overlap that often.
@@ -34,31 +38,44 @@ pub(crate) fn streams(spans: &[Span]) -> Vec<Option<usize>> {
     for calls in groups.values() {
         let (before, overlap) = predecessors(spans, calls);
         let loops = is_bounded(spans, calls, overlap) && slope(spans, calls, &before) > SLOPE;
+        let mut ends: Vec<f64> = calls.iter().map(|call| spans[*call].to_s).collect();
+        ends.sort_by(f64::total_cmp);
         for (call, before) in calls.iter().zip(before) {
             let before: Option<usize> = before;
             after[*call] = before.filter(|before| {
                 let earlier = &spans[*before];
                 let pause_s = spans[*call].from_s - earlier.to_s;
-                let short_s = SHORT_S.max(SHORT_PART * (earlier.to_s - earlier.from_s));
-                loops || pause_s <= short_s
+                loops || pause_s <= short_s(earlier, &ends)
             });
         }
     }
     after
 }
 
+/// The longest pause after a call that is none. `ends` are those of its group, in order.
+fn short_s(earlier: &Span, ends: &[f64]) -> f64 {
+    let until = |time_s: f64| ends.partition_point(|end_s| *end_s <= time_s);
+    let meanwhile = until(earlier.to_s) - until(earlier.from_s);
+    let part = SHORT_PART / meanwhile.max(1) as f64;
+    SHORT_S.max(part * (earlier.to_s - earlier.from_s))
+}
+
 /// The call that ended last before each call began and that has no successor yet, and the largest
 /// number of calls at a time.
 fn predecessors(spans: &[Span], calls: &[usize]) -> (Vec<Option<usize>>, usize) {
-    let mut running: Vec<usize> = Vec::new();
+    // Times are not negative, so their bits sort like the numbers.
+    let mut running: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
     let mut over: Vec<usize> = Vec::new();
     let mut overlap = 0;
     let before = calls.iter().map(|call| {
-        let now_s = spans[*call].from_s;
-        let ended = running.extract_if(.., |one| spans[*one].to_s <= now_s);
-        over.extend(ended);
-        over.sort_by(|one, other| spans[*one].to_s.total_cmp(&spans[*other].to_s));
-        running.push(*call);
+        let Span { from_s, to_s, .. } = spans[*call];
+        while let Some(Reverse((end, one))) = running.peek().copied()
+            && f64::from_bits(end) <= from_s
+        {
+            running.pop();
+            over.push(one);
+        }
+        running.push(Reverse((to_s.to_bits(), *call)));
         overlap = overlap.max(running.len());
         over.pop()
     });
@@ -162,6 +179,21 @@ mod tests {
             .map(|tick| span(f64::from(tick), 0.1 + 0.8 * random.unit()))
             .collect();
         assert!(share(&mut timer) < 0.15, "{}", share(&mut timer));
+    }
+
+    /// Calls wait longer and longer, so that a twentieth of their time is longer than the time from
+    /// one end to the next.
+    #[test]
+    fn independent_calls_at_an_overloaded_server_are_left_at_their_times() {
+        let mut random = SplitMix64::new(5);
+        let (mut now_s, mut free_s) = (0.0, 0.0f64);
+        let mut arrivals = Vec::new();
+        for _ in 0..3000 {
+            now_s -= 0.5 * (1.0 - random.unit()).ln();
+            free_s = free_s.max(now_s) + 0.5 + random.unit();
+            arrivals.push(span(now_s, free_s - now_s));
+        }
+        assert!(share(&mut arrivals) < 0.15, "{}", share(&mut arrivals));
     }
 
     #[test]
