@@ -13,38 +13,68 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Time within which a client must send its greeting, and must accept each answer.
+/// Time within which a client must send its whole greeting, and must accept each answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Time after which an idle connection is closed. The client then opens a new one.
 const IDLE: Duration = Duration::from_secs(3600);
 /// Largest number of bytes read at once.
 const INPUT_BYTES: usize = 64 << 10;
 
+/// A socket. Until the client is admitted, all its bytes together have a bound of time, so that one
+/// that sends a byte now and then keeps no place.
+struct Socket {
+    stream: TcpStream,
+    greets_until: Option<Instant>,
+}
+
+impl Read for Socket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(until) = self.greets_until {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.stream.set_read_timeout(Some(left))?;
+        }
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
 /// A socket, with TLS if the metaserver uses it.
 struct Wire {
-    stream: TcpStream,
+    socket: Socket,
     tls: Option<Tls>,
 }
 
 impl Wire {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match &mut self.tls {
-            None => self.stream.read(buffer),
-            Some(tls) => tls.read(&mut self.stream, &mut [IoSliceMut::new(buffer)]),
+            None => self.socket.read(buffer),
+            Some(tls) => tls.read(&mut self.socket, &mut [IoSliceMut::new(buffer)]),
         }
     }
 
     fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let Some(tls) = &mut self.tls else {
-            return self.stream.write_all(bytes);
+            return self.socket.write_all(bytes);
         };
         while !bytes.is_empty() {
-            let count = tls.write(&mut self.stream, &[IoSlice::new(bytes)])?;
+            let count = tls.write(&mut self.socket, &[IoSlice::new(bytes)])?;
             bytes = &bytes[count..];
         }
-        tls.flush(&mut self.stream)
+        tls.flush(&mut self.socket)
     }
 }
 
@@ -123,13 +153,16 @@ fn begin(
 ) -> io::Result<Session<'_>> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
+    let socket = Socket {
+        stream,
+        greets_until: Some(Instant::now() + PATIENCE),
+    };
     let tls = shared.identity.as_ref().map(Tls::server).transpose()?;
     let hello = session::hello(concat!("farcall-metaserver ", env!("CARGO_PKG_VERSION")));
     Ok(Session {
         shared,
-        wire: Wire { stream, tls },
+        wire: Wire { socket, tls },
         proto: Connection::new(Limits::default(), hello),
         peer,
         number,
@@ -264,7 +297,8 @@ impl Session<'_> {
         drop(access);
         self.session = Some(session::Session::new(self.number, peer));
         self.proto.welcome(signature);
-        self.wire.stream.set_read_timeout(Some(IDLE))?;
+        self.wire.socket.greets_until = None;
+        self.wire.socket.stream.set_read_timeout(Some(IDLE))?;
         Ok(())
     }
 
@@ -307,6 +341,28 @@ fn reachable(address: &str, peer: IpAddr) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_greeting_of_single_bytes_ends_in_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let start = Instant::now();
+        let mut socket = Socket {
+            stream: listener.accept().unwrap().0,
+            greets_until: Some(start + Duration::from_millis(200)),
+        };
+        let sender = std::thread::spawn(move || {
+            while client.write_all(b"x").is_ok() && start.elapsed() < Duration::from_secs(20) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        while socket.read(&mut [0]).is_ok() {}
+        assert!(start.elapsed() >= Duration::from_millis(200));
+        assert!(start.elapsed() < Duration::from_secs(10));
+        drop(socket);
+        sender.join().unwrap();
+    }
 
     #[test]
     fn a_server_that_listens_everywhere_is_reached_at_its_peer_address() {
