@@ -13,6 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// function would keep the server's connection open for ever.
 pub(super) struct Entry {
     pub(super) description: Arc<Description>,
+    /// The connection on which the server has described it.
+    described_on: u64,
     number: Mutex<Number>,
 }
 
@@ -31,6 +33,7 @@ impl Entry {
         let description = Description::read(who, name, told.text, told.library)?;
         Ok(Entry {
             description: Arc::new(description),
+            described_on: connection.number(),
             number: Mutex::new(Number {
                 connection: connection.number(),
                 function: told.function,
@@ -41,8 +44,7 @@ impl Entry {
     /// Whether the server on this connection has described the function. One that was started again
     /// may have another interface.
     pub(super) fn is_of(&self, connection: &Connection) -> bool {
-        let number = self.number.lock().unwrap_or_else(PoisonError::into_inner);
-        number.connection == connection.number()
+        self.described_on == connection.number()
     }
 
     /// The function's number on this connection.
