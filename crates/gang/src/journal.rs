@@ -50,17 +50,21 @@ impl Journal {
             lost.pop_first();
         }
         file.set_len(0)?;
-        let mut journal = Journal {
-            path,
-            file,
-            length: 0,
-            open: BTreeMap::new(),
-        };
+        let mut journal = Journal::empty(path, file);
         for row in lost.values() {
             // Their commands have the form of the journal already.
             journal.write(row, &row.command);
         }
         Ok((journal, lost.into_values().collect()))
+    }
+
+    fn empty(path: PathBuf, file: File) -> Journal {
+        Journal {
+            path,
+            file,
+            length: 0,
+            open: BTreeMap::new(),
+        }
     }
 
     pub(crate) fn begun(&mut self, id: JobId, spec: &JobSpec, nodes: Vec<String>) {
@@ -161,6 +165,7 @@ fn row(line: &str) -> Option<JobRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn what_did_not_end_was_lost() {
@@ -173,18 +178,16 @@ mod tests {
         assert!(read("").is_empty());
     }
 
+    fn journal(folder: &Path) -> (PathBuf, Journal) {
+        let path = folder.join("gang-jobs");
+        let file = File::options().append(true).create(true).open(&path);
+        (path.clone(), Journal::empty(path, file.expect("room")))
+    }
+
     #[test]
     fn a_job_that_never_began_ends_no_other() {
         let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("gang-jobs");
-        let mut options = File::options();
-        let file = options.read(true).append(true).create(true).open(&path);
-        let mut journal = Journal {
-            path: path.clone(),
-            file: file.expect("room"),
-            length: 0,
-            open: BTreeMap::new(),
-        };
+        let (path, mut journal) = journal(folder.path());
         let open = || read(&fs::read_to_string(&path).expect("it is there")).len();
         journal.begun(1, &JobSpec::default(), Vec::new());
         journal.ended(2);
@@ -194,18 +197,12 @@ mod tests {
         journal.ended(1);
         assert_eq!(open(), 0);
     }
+
     /// A gang job that never ends does not keep the lines of all others.
     #[test]
     fn the_journal_does_not_grow_for_ever() {
         let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("gang-jobs");
-        let file = File::options().append(true).create(true).open(&path);
-        let mut journal = Journal {
-            path: path.clone(),
-            file: file.expect("room"),
-            length: 0,
-            open: BTreeMap::new(),
-        };
+        let (path, mut journal) = journal(folder.path());
         let spec = JobSpec {
             command: vec!["x".repeat(COMMAND)],
             ..JobSpec::default()
