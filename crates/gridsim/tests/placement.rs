@@ -59,30 +59,34 @@ fn a_seed_always_gives_the_same() {
     }
 }
 
+/// Calls of one site at one server with a processor, whose links move this many bytes a second.
+fn one_server(operations: f64, rate: f64, arrivals: Vec<Arrival>) -> Scenario {
+    let port = Port {
+        up: rate,
+        down: rate,
+        latency_s: 0.0,
+    };
+    Scenario {
+        machines: vec![Machine::new(1, [operations; 3], port)],
+        sites: vec![Site { port }],
+        paths: Default::default(),
+        arrivals,
+    }
+}
+
 /// The server had to look through all its calls at the end of each.
 #[test]
 fn a_long_queue_costs_little_for_each_call() {
     const CALLS: usize = 200_000;
-    let port = Port {
-        up: 1e9,
-        down: 1e9,
-        latency_s: 0.0,
-    };
     let call = Arrival {
         server: Some(0),
         ..Arrival::new(Function::Ep, 20)
     };
-    let scenario = Scenario {
-        machines: vec![Machine::new(1, [call.work; 3], port)],
-        sites: vec![Site { port }],
-        paths: Default::default(),
-        arrivals: (0..CALLS)
-            .map(|number| Arrival {
-                at_s: number as f64 / 10.0,
-                ..call
-            })
-            .collect(),
+    let arrival = |number: usize| Arrival {
+        at_s: number as f64 / 10.0,
+        ..call
     };
+    let scenario = one_server(call.work, 1e9, (0..CALLS).map(arrival).collect());
     let outcome = simulate(&scenario, Policy::Completion);
     assert!((outcome.makespan_s() / CALLS as f64 - 1.0).abs() < 1e-6);
     assert!((outcome.mean_response_s() / (0.45 * CALLS as f64) - 1.0).abs() < 1e-4);
@@ -92,23 +96,14 @@ fn a_long_queue_costs_little_for_each_call() {
 #[test]
 fn many_transfers_to_a_server_cost_little_for_each_decision() {
     const CALLS: usize = 2000;
-    let port = Port {
-        up: 1e6,
-        down: 1e6,
-        latency_s: 0.0,
-    };
+    const RATE: f64 = 1e6;
     let sizes = [900, 100, 500, 1200, 300];
     let arrival = |number: usize| Arrival {
         at_s: number as f64 / 1000.0,
         ..Arrival::new(Function::Linpack, sizes[number % sizes.len()])
     };
-    let scenario = Scenario {
-        machines: vec![Machine::new(1, [1e12; 3], port)],
-        sites: vec![Site { port }],
-        paths: Default::default(),
-        arrivals: (0..CALLS).map(arrival).collect(),
-    };
+    let scenario = one_server(1e12, RATE, (0..CALLS).map(arrival).collect());
     let outcome = simulate(&scenario, Policy::Completion);
     let bytes: u64 = scenario.arrivals.iter().map(|one| one.up_bytes).sum();
-    assert!((outcome.makespan_s() / (bytes as f64 / port.up) - 1.0).abs() < 0.01);
+    assert!((outcome.makespan_s() / (bytes as f64 / RATE) - 1.0).abs() < 0.01);
 }
