@@ -8,6 +8,7 @@ import pty
 import signal
 import struct
 import subprocess
+import sys
 import termios
 
 import pytest
@@ -38,22 +39,26 @@ class Screen:
         fcntl.ioctl(self.theirs, termios.TIOCSWINSZ, size)
 
     def shows(self, *texts):
-        """Waits until the screen shows texts. Only a screen of another size is drawn as a whole."""
-
-        def is_drawn():
+        """Waits until the screen shows texts. Only a screen of another size is drawn as a whole,
+        and keys that are read after it draw only what they change."""
+        for patience in [0.1, 0.5, 2.0, 10.0, 20.0]:
             self.columns = 161 - self.columns
             self.resize()
-            os.kill(self.process.pid, signal.SIGWINCH)
+            self.process.send_signal(signal.SIGWINCH)
             self.text = ""
             with contextlib.suppress(TimeoutError):
-                return wait_until(lambda: all(text in self.read() for text in texts), 2.0)
-
-        wait_until(is_drawn, what=f"{texts}")
+                wait_until(lambda: all(text in self.read() for text in texts), patience)
+                return
+        raise TimeoutError(f"the screen does not show {texts}")
 
     def read(self):
         with contextlib.suppress(BlockingIOError):
             self.text += os.read(self.ours, 1 << 16).decode(errors="replace")
         return self.text
+
+    def unread(self):
+        """The number of bytes that were typed and that the program has not read."""
+        return int.from_bytes(fcntl.ioctl(self.theirs, termios.FIONREAD, bytes(4)), sys.byteorder)
 
     def type(self, keys):
         os.write(self.ours, keys.encode())
@@ -121,6 +126,37 @@ def test_a_signal_leaves_the_terminal_as_before(busy):
         screen.process.wait(10)
         assert wait_until(screen.is_restored)
     finally:
+        screen.close()
+
+
+def test_a_key_that_comes_with_another_size_is_read(busy):
+    server, token = busy
+    screen = Screen(server.address, token=token)
+    try:
+        wait_until(lambda: "[calls]" in screen.read())
+        for _ in range(30):
+            # The program sees both at once when it goes on. It must not wait for another key.
+            screen.process.send_signal(signal.SIGSTOP)
+            screen.columns = 161 - screen.columns
+            screen.resize()
+            screen.process.send_signal(signal.SIGWINCH)
+            screen.type("\t")
+            screen.process.send_signal(signal.SIGCONT)
+            wait_until(lambda: screen.unread() == 0)
+    finally:
+        screen.close()
+
+
+def test_it_ends_with_its_terminal(busy):
+    server, token = busy
+    screen = Screen(server.address, token=token)
+    try:
+        wait_until(lambda: "[calls]" in screen.read())
+        os.close(screen.theirs)
+        os.close(screen.ours)
+        assert screen.process.wait(10) == 1
+    finally:
+        screen.ours, screen.theirs = pty.openpty()
         screen.close()
 
 

@@ -3,9 +3,9 @@
 //! work while it does not answer.
 
 use super::view::{View, Wish};
+use crossterm::event::{self, Event, KeyEventKind};
 use farcall_client::AskSnapshot;
 use farcall_snapshot::Snapshot;
-use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,7 +42,10 @@ pub(crate) fn show(
     std::thread::Builder::new().spawn(answer)?;
     let mut terminal = ratatui::try_init()?;
     let shown = watch(view, &mut terminal, (&asks, &told), &ends);
-    ratatui::try_restore()?;
+    if ratatui::try_restore().is_err() {
+        // The terminal is gone: nobody could read an error.
+        std::process::exit(1);
+    }
     shown
 }
 

@@ -2,10 +2,10 @@
 //! `terminal`, and the screen is any `Frame`.
 
 use super::tables::{self, Cell, Tab, Table, heading, table};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use farcall_client::AskSnapshot;
 use farcall_snapshot::Snapshot;
 use ratatui::Frame;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Text};
