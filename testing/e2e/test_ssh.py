@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import pty
 import re
 import signal
 import subprocess
@@ -205,3 +206,28 @@ def test_a_cluster_of_hosts(site):
     wait_until(lambda: not tunnels(site), what="the end of ssh")
     folder = pathlib.Path("/tmp")
     wait_until(lambda: not list(folder.glob("farcall-up-*")), what="the end of the sockets")
+
+
+def test_the_ssh_of_a_cluster_can_ask_on_the_terminal(tmp_path):
+    """As for a password: it fails with the word that was typed."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text('#!/bin/sh\nread -r word < /dev/tty\necho "typed: $word" >&2\nexit 255\n')
+    ssh.chmod(0o755)
+    ours, theirs = pty.openpty()
+    os.write(ours, b"secret\n")
+    words = ["up", "--ssh", "host", "lapack", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(
+        ["setsid", "--ctty", FARCALL, *words],
+        stdin=theirs,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"FARCALL_SSH": str(ssh)},
+    ) as process:
+        try:
+            assert "typed: secret" in process.communicate(timeout=30)[1]
+            assert process.returncode == 1
+        finally:
+            process.kill()
+            os.close(ours)
+            os.close(theirs)

@@ -479,8 +479,9 @@ impl Cluster {
         let forward = format!("{forwarded}:{port}");
         let options = ["-o", "ExitOnForwardFailure=yes", "-R", &forward];
         let mut command = host.command(&options, &format!("{line}; rm -f {forwarded}"));
+        // It stays in the group of this process, so that it can ask for a password on the terminal.
+        // It ignores a Ctrl-C.
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        command.process_group(0);
         let begun = self.begin(command, format!("the server on {}", host.to()))?;
         if begun.is_some() {
             println!("listening on {address}");
