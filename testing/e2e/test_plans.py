@@ -151,6 +151,24 @@ def test_a_plan_written_by_hand(two, tmp_path):
         assert done.returncode in (1, 2) and wanted in done.stderr, (change, done.stderr)
 
 
+def test_a_picture_or_an_output_replaces_neither_the_plan_nor_an_input(two, tmp_path):
+    path, x = tmp_path / "plan.svg", tmp_path / "x.npy"
+    np.save(x, np.arange(8, dtype=np.int8))
+    path.write_text(HAND)
+    for words, wanted in [
+        (["--svg", x], "must end in .svg"),
+        (["--svg", path], "is the plan"),
+        (["--svg", path, "--dry-run"], "is the plan"),
+        (["--output", f"z={path}"], "is the plan"),
+        (["--output", f"z={tmp_path}/z.svg", "--svg", tmp_path / "z.svg"], "one file for each"),
+        (["--svg", tmp_path / "none" / "z.svg"], "no such folder"),
+    ]:
+        done = command(two, path, *words, check=False)
+        assert done.returncode == 2 and wanted in done.stderr, (words, done.stderr)
+    assert path.read_text() == HAND
+    assert (np.load(x) == np.arange(8)).all()
+
+
 def test_the_plan_of_the_guide(two, tmp_path):
     guide = (ROOT / "docs" / "transactions.md").read_text()
     (plan,) = re.findall(r"^```toml\n(.*?)^```$", guide, re.DOTALL | re.MULTILINE)

@@ -81,7 +81,7 @@ fn run_plan(arguments: &RunArguments) -> Result<(), Failure> {
     replace(&mut plan.inputs, "@FILE.npy", &arguments.inputs)?;
     replace(&mut plan.outputs, "FILE.npy", &arguments.output)?;
     let folder = arguments.plan.parent().unwrap_or(Path::new(""));
-    check_outputs(&plan, folder)?;
+    check_outputs(&plan, &arguments.plan, arguments.svg.as_deref())?;
     let mut servers = vec![arguments.target.connect(None)?];
     for also in &arguments.also {
         servers.push(arguments.target.connect(Some(also))?);
@@ -150,24 +150,35 @@ fn replace(
     Ok(())
 }
 
-/// Fails if an output cannot be written, or is one of the input files or another output, also under
-/// another name.
-fn check_outputs(plan: &Plan, folder: &Path) -> Result<(), Failure> {
-    let real = |file: &String| folder.join(file).canonicalize().ok();
-    let inputs: BTreeSet<PathBuf> = plan.inputs.values().filter_map(real).collect();
+/// Fails if an output or the picture cannot be written, or is the plan, one of its input files or
+/// another output, also under another name.
+fn check_outputs(plan: &Plan, path: &Path, picture: Option<&Path>) -> Result<(), Failure> {
+    if picture.is_some_and(|picture| picture.extension() != Some("svg".as_ref())) {
+        return Err(Failure::usage("--svg must end in .svg"));
+    }
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let inputs = plan.inputs.values().map(|file| folder.join(file));
+    let inputs: BTreeSet<PathBuf> = inputs.filter_map(|file| file.canonicalize().ok()).collect();
     let files = plan.outputs.values();
     let files = files.filter(|file| farcall_plan::data(file).is_none());
-    check_files(files.map(|file| folder.join(file)))?;
-    match plan
-        .outputs
-        .values()
-        .find(|file| real(file).is_some_and(|path| inputs.contains(&path)))
-    {
-        None => Ok(()),
-        Some(file) => Err(Failure::usage(format!(
-            "the output {file} is an input file of the plan; name another file"
-        ))),
+    let files = files.map(|file| folder.join(file));
+    let files: Vec<PathBuf> = files.chain(picture.map(Path::to_path_buf)).collect();
+    check_files(&files)?;
+    for file in &files {
+        let Ok(real) = file.canonicalize() else {
+            continue;
+        };
+        let what = match path.canonicalize().is_ok_and(|plan| plan == real) {
+            true => "the plan",
+            false if inputs.contains(&real) => "an input file of the plan",
+            false => continue,
+        };
+        return Err(Failure::usage(format!(
+            "the output {} is {what}; name another file",
+            file.display()
+        )));
     }
+    Ok(())
 }
 
 fn load(
