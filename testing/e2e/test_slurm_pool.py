@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -180,6 +181,38 @@ def test_a_pool_of_python(interface, tmp_path):
         assert pool.connect().function("nap")(1).slept == 1
     wait_until(lambda: not jobs(), 60, "the end of the jobs")
     assert pool.close() is None
+
+
+OWNER = """
+import sys, time
+import farcall
+
+pool = farcall.SlurmPool(sys.argv[1], folder=sys.argv[2], every=0.2).adapt()
+print(pool.address, flush=True)
+time.sleep(100)
+"""
+
+
+def test_a_pool_ends_with_its_program(interface, tmp_path):
+    """Also if the program is killed. This Slurm has no jobs."""
+    for name in "sbatch", "squeue", "scancel":
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    process = subprocess.Popen(
+        [sys.executable, "-c", OWNER, interface, tmp_path],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PATH": path},
+    )
+    address = process.stdout.readline().strip()
+    try:
+        assert servers(address)
+    finally:
+        process.kill()
+    # The processes of the pool have this pipe, too.
+    process.communicate(timeout=60)
 
 
 @pytest.mark.usefixtures("slurm")

@@ -233,8 +233,8 @@ fn serve_readings(
     }
 }
 
-/// Reads the standard input to its end, and then ends the server as SIGTERM does.
-fn end_with_input() {
+/// Reads the standard input to its end, and then ends this process as SIGTERM does.
+pub(crate) fn end_with_input() {
     let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
     let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::TERM);
 }

@@ -7,8 +7,7 @@ mod lab;
 mod slurm;
 
 use crate::failure::{self, Failure};
-use crate::folders;
-use crate::web;
+use crate::{folders, serve, web};
 use clap::{ArgGroup, Args};
 use farcall_client::{Address, SshAddress};
 use farcall_schedule::pool::Rules;
@@ -93,6 +92,16 @@ pub(crate) struct Arguments {
     /// User whose servers may join, by the name of a token
     #[arg(long, value_name = "NAME", requires = "tokens")]
     server_user: Option<String>,
+    #[command(flatten)]
+    life: Life,
+}
+
+/// What the processes say, and when they end.
+#[derive(Args)]
+struct Life {
+    /// End the cluster when its standard input ends, as after the program that started it has gone
+    #[arg(long)]
+    end_with_input: bool,
     /// What each process logs on standard error: error, warn, info, debug or trace [default: warn;
     /// with --lab, error]
     #[arg(long, value_name = "LEVEL", env = "FARCALL_LOG")]
@@ -102,7 +111,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     fn log(&self) -> &str {
         let default = if self.lab { "error" } else { "warn" };
-        self.log.as_deref().unwrap_or(default)
+        self.life.log.as_deref().unwrap_or(default)
     }
 }
 
@@ -199,6 +208,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let hangup = (!farcall_child::outlives_terminal()).then_some(libc::SIGHUP);
     for signal in [libc::SIGTERM, libc::SIGINT].into_iter().chain(hangup) {
         signal_hook::low_level::pipe::register(signal, theirs.try_clone()?)?;
+    }
+    if arguments.life.end_with_input {
+        std::thread::spawn(serve::end_with_input);
     }
     if arguments.lab {
         return lab::run(arguments, &signals);

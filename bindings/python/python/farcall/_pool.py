@@ -56,7 +56,8 @@ class SlurmPool:
             "--lead": lead,
             "--every": every,
         }
-        self._words = ["up", "--slurm", *(os.fspath(library) for library in libraries)]
+        self._words = ["up", "--slurm", "--end-with-input"]
+        self._words += [*(os.fspath(library) for library in libraries)]
         self._words += [] if libraries else ["--pickled"]
         self._words += [f"--slurm-option={option}" for option in options]
         for name, value in given.items():
@@ -74,9 +75,14 @@ class SlurmPool:
             raise RuntimeError("the pool has started already: close it, and make another one")
         words = [sys.executable, "-m", "farcall", *self._words]
         words += ["--min", str(minimum), "--max", str(maximum)]
-        # A Ctrl-C of the terminal is for this program, which closes the pool.
+        # A Ctrl-C of the terminal is for this program, which closes the pool. If this program is
+        # killed, the input of the pool ends, and the pool with it.
         self._process = subprocess.Popen(
-            words, stdout=subprocess.PIPE, text=True, start_new_session=True
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         assert self._process.stdout is not None
         for line in self._process.stdout:
@@ -111,8 +117,9 @@ class SlurmPool:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+        for pipe in process.stdin, process.stdout:
+            if pipe is not None:
+                pipe.close()
         return process.returncode
 
     def __enter__(self) -> "SlurmPool":
