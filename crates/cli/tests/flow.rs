@@ -64,3 +64,37 @@ fn a_job_from_a_file_names_other_ways() {
     assert_eq!(output.status.code(), Some(2), "{text}");
     assert!(text.contains("Use --pattern for one"), "{text}");
 }
+
+#[test]
+fn results_keep_what_is_read_and_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let pattern = "sender,destination,order,size,wait\n0,1,1,20000,0\n";
+    std::fs::write(folder.path().join("in.csv"), pattern).unwrap();
+    let run = |options: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_farcall"));
+        command.args(["flow", "run", "--platform", "torus:4x4"]);
+        let command = command.args(["--pattern", "file:in.csv"]).args(options);
+        let output = command.current_dir(folder.path()).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), text)
+    };
+    let link = folder.path().join("link.csv");
+    std::os::unix::fs::symlink("in.csv", &link).unwrap();
+    for file in ["in.csv", "./in.csv", "link.csv"] {
+        for option in ["--messages", "--links", "--perfetto"] {
+            let (status, text) = run(&[option, file]);
+            assert_eq!(status, Some(2), "{text}");
+            assert!(text.contains("the simulation reads this file"), "{text}");
+        }
+    }
+    let (status, text) = run(&["--messages", "out.csv", "--links", "./out.csv"]);
+    assert_eq!(status, Some(2), "{text}");
+    assert!(text.contains("name one file for each"), "{text}");
+    let kept = std::fs::read_to_string(folder.path().join("in.csv"));
+    assert_eq!(kept.unwrap(), pattern);
+    for option in ["--messages", "--links", "--perfetto"] {
+        let (status, text) = run(&[option, "/dev/full"]);
+        assert_eq!(status, Some(1), "{text}");
+        assert!(text.contains("cannot write /dev/full: "), "{text}");
+    }
+}

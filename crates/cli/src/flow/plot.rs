@@ -1,7 +1,7 @@
 //! `farcall flow plot`: simulates a pattern and has the Python package draw it. The command writes
 //! the data and no picture itself.
 
-use super::run::{MessageTable, create, write_links};
+use super::run::{MessageTable, Table, write_links};
 use super::workload::Options;
 use crate::failure::Failure;
 use crate::picture::{Painter, check_form};
@@ -9,7 +9,6 @@ use clap::{Args, ValueEnum};
 use farcall_flow::platform::LinkId;
 use farcall_flow::{LinkUser, Platform, Record};
 use std::ffi::OsStr;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
@@ -88,15 +87,17 @@ fn write_users(
     links: &[LinkId],
     users: &[Vec<LinkUser>],
 ) -> Result<(), Failure> {
-    let mut out = create(file)?;
-    writeln!(out, "link,name,source,destination,share,pairs")?;
+    let mut out = Table::create(file)?;
+    out.write(format_args!("link,name,source,destination,share,pairs\n"));
     for (&link, users) in links.iter().zip(users) {
         let (name, pairs) = (platform.link_name(link), users.len());
         let total: f64 = users.iter().map(|user| user.2).sum();
         for (source, destination, bytes) in users.iter().take(USERS) {
             let share = bytes / total;
-            writeln!(out, "{link},{name},{source},{destination},{share},{pairs}")?;
+            out.write(format_args!(
+                "{link},{name},{source},{destination},{share},{pairs}\n"
+            ));
         }
     }
-    Ok(out.flush()?)
+    out.finish()
 }

@@ -3,9 +3,11 @@
 
 use super::workload::{Options, Outcome, Plan};
 use crate::failure::Failure;
+use crate::results::{check_files, regular};
 use clap::Args;
 use farcall_flow::{MessageRecord, Platform, Record, Sink, Trace};
 use serde_json::json;
+use std::fmt;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -49,6 +51,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    check(arguments)?;
     let mut plan = arguments.options.plan(arguments.links.is_some())?;
     let mut table = arguments
         .messages
@@ -88,6 +91,22 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     print(&outcome, arguments.json, wall, cpu)
 }
 
+/// Refuses one file for two results, and for a result and what the simulation reads.
+fn check(arguments: &Arguments) -> Result<(), Failure> {
+    let files = [&arguments.messages, &arguments.links, &arguments.perfetto];
+    let files: Vec<&PathBuf> = files.into_iter().flatten().collect();
+    check_files(&files)?;
+    let read: Vec<PathBuf> = arguments.options.files().filter_map(regular).collect();
+    let is_read = |file: &&&PathBuf| regular(file).is_some_and(|real| read.contains(&real));
+    match files.iter().find(is_read) {
+        None => Ok(()),
+        Some(file) => {
+            let text = "the simulation reads this file; name another one";
+            Err(Failure::cannot("write", file.display(), text).into_usage())
+        }
+    }
+}
+
 /// Prints what a simulation gave, and what it cost.
 fn print(outcome: &Outcome, as_json: bool, wall: f64, cpu: f64) -> Result<(), Failure> {
     let summary = &outcome.summary;
@@ -120,7 +139,7 @@ fn print(outcome: &Outcome, as_json: bool, wall: f64, cpu: f64) -> Result<(), Fa
         let jobs: String = ends
             .map(|(job, end)| format!("job {job:<5} ends at {end} s\n"))
             .collect();
-        std::io::stdout().write_all((text + &jobs).as_bytes())?;
+        print!("{text}{jobs}");
     }
     Ok(())
 }
@@ -150,10 +169,35 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Makes a file for results, and replaces one that exists.
-pub(super) fn create(file: &Path) -> Result<BufWriter<File>, Failure> {
-    let made = File::create(file).map_err(|error| Failure::cannot("write", file.display(), error));
-    Ok(BufWriter::new(made?))
+/// A file for results, which replaces one that exists. It keeps the first error for the end.
+pub(super) struct Table {
+    path: PathBuf,
+    out: BufWriter<File>,
+    result: std::io::Result<()>,
+}
+
+impl Table {
+    pub(super) fn create(path: &Path) -> Result<Table, Failure> {
+        let made = File::create(path);
+        let made = made.map_err(|error| Failure::cannot("write", path.display(), error))?;
+        Ok(Table {
+            path: path.to_path_buf(),
+            out: BufWriter::new(made),
+            result: Ok(()),
+        })
+    }
+
+    /// Writes text, unless something before could not be written.
+    pub(super) fn write(&mut self, text: fmt::Arguments<'_>) {
+        if self.result.is_ok() {
+            self.result = self.out.write_fmt(text);
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Result<(), Failure> {
+        let ended = self.result.and_then(|()| self.out.flush());
+        ended.map_err(|error| Failure::cannot("write", self.path.display(), error))
+    }
 }
 
 /// Writes `link,name,bandwidth,bytes,utilisation,panel,row,column`, one row a link.
@@ -162,11 +206,10 @@ pub(super) fn write_links(
     platform: &Platform,
     outcome: &Outcome,
 ) -> Result<(), Failure> {
-    let mut out = create(file)?;
-    writeln!(
-        out,
-        "link,name,bandwidth,bytes,utilisation,panel,row,column"
-    )?;
+    let mut out = Table::create(file)?;
+    out.write(format_args!(
+        "link,name,bandwidth,bytes,utilisation,panel,row,column\n"
+    ));
     for (link, bytes) in outcome.link_bytes.iter().enumerate() {
         let bandwidth = platform.bandwidth(link as u32);
         let capacity = bandwidth * outcome.summary.makespan;
@@ -177,56 +220,46 @@ pub(super) fn write_links(
         };
         let name = platform.link_name(link as u32);
         let place = platform.place(link as u32);
-        writeln!(
-            out,
-            "{link},{name},{bandwidth},{bytes},{utilisation},{},{},{}",
+        out.write(format_args!(
+            "{link},{name},{bandwidth},{bytes},{utilisation},{},{},{}\n",
             place.panel, place.row, place.column
-        )?;
+        ));
     }
-    Ok(out.flush()?)
+    out.finish()
 }
 
-/// A CSV file of messages; keeps the first error for the end.
-pub(super) struct MessageTable {
-    out: BufWriter<File>,
-    result: std::io::Result<()>,
-}
+/// A CSV file of messages.
+pub(super) struct MessageTable(Table);
 
 impl MessageTable {
     pub(super) fn create(file: &Path) -> Result<MessageTable, Failure> {
-        let mut out = create(file)?;
-        let result = writeln!(out, "source,destination,bytes,start,end");
-        Ok(MessageTable { out, result })
+        let mut out = Table::create(file)?;
+        out.write(format_args!("source,destination,bytes,start,end\n"));
+        Ok(MessageTable(out))
     }
 
     pub(super) fn add(&mut self, m: &MessageRecord) {
-        if self.result.is_ok() {
-            let (from, to) = (m.source, m.destination);
-            self.result = writeln!(self.out, "{from},{to},{},{},{}", m.bytes, m.start, m.end);
-        }
+        let (from, to) = (m.source, m.destination);
+        let (bytes, start, end) = (m.bytes, m.start, m.end);
+        self.0
+            .write(format_args!("{from},{to},{bytes},{start},{end}\n"));
     }
 
-    pub(super) fn finish(mut self) -> Result<(), Failure> {
-        self.result?;
-        Ok(self.out.flush()?)
+    pub(super) fn finish(self) -> Result<(), Failure> {
+        self.0.finish()
     }
 }
 
-/// A file for Perfetto; keeps the first error for the end.
+/// A file for Perfetto.
 struct Perfetto {
-    out: BufWriter<File>,
+    out: Table,
     trace: Trace,
-    result: std::io::Result<()>,
 }
 
 impl Perfetto {
     fn create(file: &Path, trace: Trace) -> Result<Perfetto, Failure> {
-        let out = create(file)?;
-        Ok(Perfetto {
-            out,
-            trace,
-            result: Ok(()),
-        })
+        let out = Table::create(file)?;
+        Ok(Perfetto { out, trace })
     }
 
     fn add(&mut self, record: &Record) {
@@ -238,15 +271,12 @@ impl Perfetto {
 
     fn flush(&mut self) {
         let text = self.trace.take();
-        if self.result.is_ok() {
-            self.result = self.out.write_all(text.as_bytes());
-        }
+        self.out.write(format_args!("{text}"));
     }
 
     fn finish(mut self) -> Result<(), Failure> {
         self.trace.finish();
         self.flush();
-        self.result?;
-        Ok(self.out.flush()?)
+        self.out.finish()
     }
 }

@@ -234,6 +234,17 @@ impl Options {
         })
     }
 
+    /// The files that the specifications name, without those of a trace of Chakra.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+        let specifications = [&self.platform, &self.placement, &self.pattern];
+        specifications.into_iter().filter_map(|text| {
+            let (kind, file) = text.split_once(':')?;
+            ["edges", "file", "goal"]
+                .contains(&kind)
+                .then_some(Path::new(file))
+        })
+    }
+
     /// Refuses numbers that are out of range, and options that would have no effect.
     fn check(&self, workload: &Workload, platform: &Platform) -> Result<(), Failure> {
         if self.threshold.is_nan() || self.threshold < 0.0 {
