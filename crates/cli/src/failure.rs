@@ -53,6 +53,11 @@ impl Failure {
         Failure::failed(format!("cannot {do_what} {thing}: {error}"))
     }
 
+    /// What the command says on standard output could not be written.
+    pub(crate) fn unsaid(error: impl fmt::Display) -> Failure {
+        Failure::cannot("write", "to standard output", error)
+    }
+
     /// The same failure as a wrong use of the command: status 2.
     pub(crate) fn into_usage(self) -> Failure {
         Failure { status: 2, ..self }

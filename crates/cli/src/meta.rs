@@ -93,10 +93,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     for (index, address) in metaserver.addresses().iter().enumerate() {
         let prefix = if index == 0 { "listening on " } else { "" };
-        writeln!(out, "{prefix}{address}")?;
+        writeln!(out, "{prefix}{address}").map_err(Failure::unsaid)?;
     }
     web::show(page, &metaserver.addresses(), &mut out)?;
-    out.flush()?;
+    out.flush().map_err(Failure::unsaid)?;
     drop(out);
     notify::ready();
     metaserver.run().map_err(Failure::failed)

@@ -121,10 +121,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 fn print(source: &Source) -> Result<(), Failure> {
     let mut out = BufWriter::new(io::stdout().lock());
     source.read(|told| {
-        out.write_all(&told.text)?;
-        Ok(out.write_all(b"\n")?)
+        out.write_all(&told.text).map_err(Failure::unsaid)?;
+        out.write_all(b"\n").map_err(Failure::unsaid)
     })?;
-    Ok(out.flush()?)
+    out.flush().map_err(Failure::unsaid)
 }
 
 fn cut(arguments: &Cut) -> Result<(), Failure> {

@@ -195,10 +195,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let shown = shown.filter(|address| Some(*address) != hidden.as_ref());
     for (index, address) in shown.enumerate() {
         let prefix = if index == 0 { "listening on " } else { "" };
-        writeln!(out, "{prefix}{address}")?;
+        writeln!(out, "{prefix}{address}").map_err(Failure::unsaid)?;
     }
     web::show(page, server.addresses(), &mut out)?;
-    out.flush()?;
+    out.flush().map_err(Failure::unsaid)?;
     drop(out);
     notify::ready();
     if let Some(before) = before {

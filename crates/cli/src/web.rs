@@ -108,12 +108,12 @@ pub(crate) fn show(
     let address = own(address);
     match page {
         Bound::Listens(page) => {
-            writeln!(out, "page at {}", page.url()?)?;
+            writeln!(out, "page at {}", page.url()?).map_err(Failure::unsaid)?;
             page.show(&address).map_err(Failure::failed)
         }
         Bound::Waits(config) => {
             let listen = config.listen;
-            writeln!(out, "page at {}", config.url(listen))?;
+            writeln!(out, "page at {}", config.url(listen)).map_err(Failure::unsaid)?;
             when_free(listen, "the page", move || {
                 let page = Page::bind(config).map_err(Failure::failed)?;
                 page.show(&address).map_err(Failure::failed)

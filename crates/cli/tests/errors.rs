@@ -113,6 +113,26 @@ fn errors_of_command_lines() {
 }
 
 #[test]
+fn a_daemon_that_cannot_say_where_it_listens_names_its_output() {
+    let folder = tempfile::tempdir().unwrap();
+    for words in [
+        &["meta", "--store", "none"][..],
+        &["gateway", "http", "--to", "farcall://127.0.0.1:9"],
+    ] {
+        let full = std::fs::File::create("/dev/full").unwrap();
+        let output = farcall(folder.path())
+            .args(words)
+            .args(["--listen", "127.0.0.1:0"])
+            .stdout(full)
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("cannot write to standard output: "), "{said}");
+        assert_eq!(output.status.code(), Some(1), "{said}");
+    }
+}
+
+#[test]
 fn errors_without_a_server() {
     let folder = tempfile::tempdir().unwrap();
     // A port that nobody listens on: the listener is gone.

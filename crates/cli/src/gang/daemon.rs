@@ -144,8 +144,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let daemon = Daemon::bind(config).map_err(Failure::failed)?;
     let (address, control) = daemon.addresses();
     let mut out = std::io::stdout().lock();
-    writeln!(out, "listening on {address} {control}")?;
-    out.flush()?;
+    writeln!(out, "listening on {address} {control}").map_err(Failure::unsaid)?;
+    out.flush().map_err(Failure::unsaid)?;
     drop(out);
     notify::ready();
     daemon.run().map_err(Failure::failed)

@@ -55,8 +55,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     });
     let gateway = gateway.map_err(Failure::failed)?;
     let mut out = std::io::stdout().lock();
-    writeln!(out, "listening on {}", gateway.url())?;
-    out.flush()?;
+    writeln!(out, "listening on {}", gateway.url()).map_err(Failure::unsaid)?;
+    out.flush().map_err(Failure::unsaid)?;
     drop(out);
     notify::ready();
     Ok(gateway.run()?)

@@ -47,10 +47,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     loop {
         let status: Value = serde_json::from_str(&ask("status")?).map_err(Failure::failed)?;
         if arguments.watch {
-            write!(out, "\x1b[H\x1b[2J")?;
+            write!(out, "\x1b[H\x1b[2J").map_err(Failure::unsaid)?;
         }
-        write!(out, "{}", table(&status))?;
-        out.flush()?;
+        write!(out, "{}", table(&status)).map_err(Failure::unsaid)?;
+        out.flush().map_err(Failure::unsaid)?;
         if !arguments.watch {
             return Ok(());
         }

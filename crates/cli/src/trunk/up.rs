@@ -77,8 +77,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let config = configuration(arguments)?;
     let daemon = Daemon::start(&config).map_err(Failure::failed)?;
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{} up", config.name)?;
-    out.flush()?;
+    writeln!(out, "{} up", config.name).map_err(Failure::unsaid)?;
+    out.flush().map_err(Failure::unsaid)?;
     drop(out);
     notify::ready();
     daemon.run().map_err(Failure::failed)
