@@ -66,7 +66,7 @@ fn inline(text: &str) -> Result<Array, Failure> {
     Ok(array.expect("each number is an element"))
 }
 
-/// A number as users write it. A whole number is an integer, also as `1e3`.
+/// A number as users write it. A whole number is an integer, also as `1e3`. No integer is `-0.0`.
 fn number(word: &str) -> Option<Number> {
     let word = word.trim();
     if let Ok(value) = word.parse() {
@@ -74,6 +74,7 @@ fn number(word: &str) -> Option<Number> {
     }
     let value = real(word)?;
     let is_integer = value.fract() == 0.0 && value.abs() < 2f64.powi(53);
+    let is_integer = is_integer && (value != 0.0 || value.is_sign_positive());
     Some(match is_integer {
         true => Number::Integer(value as i128),
         false => Number::Real(value),
@@ -202,6 +203,13 @@ mod tests {
             bytes("1,2,3", Type::Double).unwrap()[8..16],
             2f64.to_ne_bytes()
         );
+        let zeros = [
+            (-0f64).to_ne_bytes(),
+            0f64.to_ne_bytes(),
+            1e3f64.to_ne_bytes(),
+        ];
+        assert_eq!(bytes("-0.0,0.0,1e3", Type::Double).unwrap(), zeros.concat());
+        assert_eq!(bytes("0.0,1e3", Type::Int).unwrap().len(), 8);
         assert_eq!(
             bytes("1.5", Type::Int).unwrap_err(),
             "its values do not fit int"
