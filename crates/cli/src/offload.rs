@@ -5,9 +5,8 @@
 mod build;
 
 use crate::failure::Failure;
-use crate::installed;
+use crate::{installed, target};
 use clap::{Args, Subcommand};
-use farcall_client::Address;
 use farcall_offload::{library, settings};
 use farcall_spelling::closest;
 use std::collections::BTreeSet;
@@ -124,9 +123,7 @@ fn offload(arguments: &Arguments) -> Result<(), Failure> {
     // The program goes on without a server, so it would not tell of a wrong address.
     let named = arguments.server.clone();
     let named = named.unwrap_or_else(farcall_client::default_address);
-    for address in named.split(',') {
-        address.parse::<Address>().map_err(Failure::usage)?;
-    }
+    target::check(&named)?;
     let mut command = preloaded(arguments.library.as_deref(), &arguments.program)?;
     if let Some(only) = &arguments.only {
         check_names(only, &command)?;

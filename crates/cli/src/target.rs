@@ -4,8 +4,14 @@
 
 use crate::failure::Failure;
 use clap::Args;
-use farcall_client::{Options, Server};
+use farcall_client::{Address, Options, Server};
 use std::time::Duration;
+
+/// Refuses what is no address, or a list of addresses, before something starts that uses it later.
+pub(crate) fn check(addresses: &str) -> Result<(), Failure> {
+    let mut addresses = addresses.split(',');
+    addresses.try_for_each(|one| one.parse::<Address>().map(drop).map_err(Failure::usage))
+}
 
 /// Which server, and how long to wait for it.
 #[derive(Args)]

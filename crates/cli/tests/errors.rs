@@ -86,6 +86,9 @@ const WRONG: &str = "
         farcall flow run --platform edges:missing --pattern ring --size 1KB
         farcall flow plot --platform torus:4x4 --pattern ring --size 1KB -o load.gif
         farcall offload --server gopher://host -- true
+        farcall gateway http --to gopher://host --listen 127.0.0.1:0
+        farcall gateway http --to metas://host,gopher://host --listen 127.0.0.1:0
+        farcall gateway flight --to gopher://host --listen 127.0.0.1:0
         farcall sim missing.toml
         farcall sim bad.toml
         farcall sim long

@@ -3,6 +3,7 @@
 
 use super::Place;
 use crate::failure::Failure;
+use crate::target;
 use clap::Args;
 use serde_json::json;
 use std::os::unix::process::CommandExt;
@@ -45,6 +46,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let place = &arguments.place;
     let config = place.config(PORT, MOST_BYTES)?;
     if arguments.from.is_none() {
+        target::check(&config.server)?;
         config.check().map_err(Failure::failed)?;
     }
     let settings = json!({

@@ -4,7 +4,7 @@
 use super::{Place, number};
 use crate::failure::Failure;
 use crate::log::Log;
-use crate::notify;
+use crate::{notify, target};
 use clap::Args;
 use farcall_gateway::{Config, Gateway, Limits};
 use std::io::Write;
@@ -45,6 +45,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     arguments.log.init();
     let config = arguments.place.config(PORT, MOST_BYTES)?;
+    target::check(&config.server)?;
     let gateway = Gateway::bind(Config {
         origins: arguments.allow_origin,
         limits: Limits {
