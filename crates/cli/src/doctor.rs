@@ -293,8 +293,8 @@ fn server(arguments: &Arguments) -> Vec<Finding> {
         Ok(server) => server,
         Err(failure) => {
             let text = format!(
-                "{failure}; start a server with `farcall serve libraries/lapack.idl`, or name \
-                 another: farcall doctor URL, or FARCALL_SERVER"
+                "{failure}; start a server with `farcall serve lapack`, or name another: \
+                 farcall doctor URL, or FARCALL_SERVER"
             );
             return vec![bad("server", text)];
         }
