@@ -35,9 +35,14 @@ impl Target {
                 Failure::usage("--timeout must be a number of seconds greater than 0")
             })
         });
+        let (timeout, usual) = (timeout.transpose()?, Options::default());
         let options = Options {
-            timeout: timeout.transpose()?,
-            ..Options::default()
+            timeout,
+            // The first answer is the greeting.
+            connect_timeout: timeout.map_or(usual.connect_timeout, |time| {
+                time.min(usual.connect_timeout)
+            }),
+            ..usual
         };
         Ok(Server::connect(&self.address(server), options)?)
     }

@@ -154,6 +154,19 @@ fn errors_without_a_server() {
     insta::assert_snapshot!("errors-without-a-server", text);
 }
 
+#[test]
+fn a_server_that_says_nothing_is_given_up_after_the_timeout() {
+    let folder = tempfile::tempdir().unwrap();
+    // The system connects clients to it, and nobody reads.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("farcall://{}", silent.local_addr().unwrap());
+    let text = transcript(folder.path(), &address, "farcall ls --timeout 0.2");
+    assert!(
+        text.contains("no answer from ADDRESS within 0.2 s"),
+        "{text}"
+    );
+}
+
 /// A server of one function of the C library.
 struct Served(Child, String);
 
