@@ -340,3 +340,35 @@ def test_a_source_without_functions_is_an_error(tmp_path):
         assert ran.returncode != 0
         assert text in ran.stderr
         assert "Traceback" not in ran.stderr
+
+
+def test_a_draft_replaces_no_source(tmp_path):
+    sources = {
+        "heat.c": "void heat(int n, double *x) {}\n",
+        "model.py": "def scale(x: float) -> float:\n    return x\n",
+        "mods.f90": MODULE,
+        "own_shim.f90": MODULE.replace("mods", "others"),
+    }
+    for name, text in sources.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "link.idl").symlink_to("heat.c")
+    for *words, reason in [
+        ("heat.c", "-o", "heat.c", "heat.c: the draft would replace this source"),
+        ("heat.c", "-o", "./heat.c", "would replace this source"),
+        ("heat.c", "-o", "link.idl", "would replace this source"),
+        ("model.py", "-o", "model.py", "would replace this source"),
+        ("mods.f90", "own_shim.f90", "-o", "own.idl", "own_shim.f90: the draft would replace"),
+        ("heat.c", "-o", "nowhere/heat.idl", "nowhere/heat.idl"),
+    ]:
+        ran = subprocess.run(
+            [FARCALL, "idl", "draft", *words],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"FARCALL_PYTHON": sys.executable, "PATH": "/usr/bin:/bin"},
+        )
+        assert ran.returncode == 1 and reason in ran.stderr, (words, ran.stderr)
+        assert "Traceback" not in ran.stderr
+    assert {name: (tmp_path / name).read_text() for name in sources} == sources
+    assert not (tmp_path / "own.idl").exists()

@@ -23,18 +23,29 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         text, shim = draft(arguments)
+        write(arguments.files, arguments.output, text, shim)
     except (OSError, ValueError) as error:
         sys.exit(f"error: {error}")
-    output = arguments.output
+
+
+def write(
+    files: list[pathlib.Path], output: pathlib.Path | None, text: str, shim: list[str]
+) -> None:
+    """Writes the draft, and the shim beside it. Neither replaces one of the sources."""
+    beside = output or pathlib.Path(files[0].name)
+    file = beside.with_name(f"{beside.stem}_shim.f90")
+    made = [] if output is None else [output]
+    made += [file] if shim else []
+    for one in made:
+        if one.exists() and any(one.samefile(source) for source in files):
+            raise ValueError(f"{one}: the draft would replace this source; name another file")
     if shim:
-        beside = output or pathlib.Path(arguments.files[0].name)
-        file = beside.with_name(f"{beside.stem}_shim.f90")
-        file.write_text("\n".join(shim))
+        file.write_text("\n".join(shim), encoding="utf-8")
         print(f"wrote {file}: compile it into the library", file=sys.stderr)
     if output is None:
         print(text, end="")
     else:
-        output.write_text(text)
+        output.write_text(text, encoding="utf-8")
         asked = text.count("? ")
         print(f"wrote {output}; it has {asked} questions, each after a `?`", file=sys.stderr)
 
