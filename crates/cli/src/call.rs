@@ -182,7 +182,7 @@ impl Call {
         let values = named(&arguments.arguments, interface, "NAME=VALUE")?;
         let outputs = outputs(&arguments.output, interface)?;
         let trace = arguments.trace_out.as_deref();
-        check_files(trace)?;
+        check_files(outputs.values().map(PathBuf::as_path).chain(trace))?;
         refuse_overwriting(
             interface,
             &values,
