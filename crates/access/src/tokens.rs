@@ -161,9 +161,7 @@ impl TokenFile {
         }
         let mut options = OpenOptions::new();
         let options = options.append(true).create(true).mode(0o600);
-        let write = options
-            .open(path)
-            .and_then(|mut file| file.write_all(line.as_bytes()));
+        let write = options.open(path).and_then(|file| append(file, &line));
         write.map_err(failed)?;
         Ok(token)
     }
@@ -336,6 +334,19 @@ fn parse_line(
     }
 }
 
+/// Appends a line. Nothing remains of a line that the disk has no room for: a part of one would
+/// make the whole file useless.
+fn append(mut file: File, line: &str) -> io::Result<()> {
+    let before = file.metadata()?.len();
+    let written = file.write_all(line.as_bytes());
+    let kept = written.and_then(|()| file.sync_all());
+    if kept.is_err() {
+        // The first error is the one to tell.
+        let _ = file.set_len(before);
+    }
+    kept
+}
+
 /// Replaces a file, with the same owner and the same permissions: the server that reads it may run
 /// as another user.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
@@ -359,7 +370,12 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     file.set_permissions(known.permissions())?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
-    fs::rename(&beside, path)
+    fs::rename(&beside, &path)?;
+    // A withdrawn token must not come back after a loss of power.
+    match path.parent() {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
 }
 
 fn check_name(name: &str) -> Result<(), TokenError> {
