@@ -159,6 +159,7 @@ impl TokenFile {
         if is_open {
             line.insert(0, '\n');
         }
+        check_length(known.len() + line.len()).map_err(failed)?;
         let mut options = OpenOptions::new();
         let options = options.append(true).create(true).mode(0o600);
         let write = options.open(path).and_then(|file| append(file, &line));
@@ -290,10 +291,22 @@ fn read(path: &Path) -> Result<(Stamp, String), TokenError> {
         return Err(TokenError::Writable(path.to_path_buf()));
     }
     let mut text = String::new();
-    file.take(MOST_BYTES)
+    file.take(MOST_BYTES + 1)
         .read_to_string(&mut text)
         .map_err(failed)?;
+    // What is beyond would be lost with the next change.
+    check_length(text.len()).map_err(failed)?;
     Ok((stamp_of(&metadata), text))
+}
+
+fn check_length(bytes: usize) -> io::Result<()> {
+    match bytes as u64 <= MOST_BYTES {
+        true => Ok(()),
+        false => Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("a file of tokens has at most {} MiB", MOST_BYTES >> 20),
+        )),
+    }
 }
 
 fn parse(path: &Path, text: &str) -> Result<HashMap<String, Entry>, TokenError> {
@@ -443,6 +456,30 @@ mod tests {
         fs::write(&path, text.trim_end()).unwrap();
         TokenFile::add(&path, "bob").unwrap();
         assert_eq!(TokenFile::open(&path).unwrap().users(), ["alice", "bob"]);
+    }
+
+    #[test]
+    fn a_file_that_is_too_long_is_refused_and_not_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        TokenFile::add(&path, "alice").unwrap();
+        let mut text = fs::read_to_string(&path).unwrap();
+        while (text.len() as u64) < MOST_BYTES {
+            let rest = MOST_BYTES as usize - text.len();
+            text += &format!("#{}\n", "x".repeat(rest.min(1 << 20) - 2));
+        }
+        fs::write(&path, &text).unwrap();
+        // It is full, so the next line has no room.
+        let error = TokenFile::add(&path, "bob").unwrap_err().to_string();
+        assert!(error.contains("at most 16 MiB"), "{error}");
+        assert_eq!(TokenFile::open(&path).unwrap().users(), ["alice"]);
+        // The last line begins where reading ends.
+        text += "bob\n";
+        fs::write(&path, &text).unwrap();
+        let error = TokenFile::open(&path).unwrap_err().to_string();
+        assert!(error.contains("at most 16 MiB"), "{error}");
+        TokenFile::remove(&path, "alice").unwrap_err();
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
 
     #[test]
