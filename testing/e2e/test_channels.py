@@ -158,6 +158,21 @@ def test_python_that_waits_can_be_interrupted(gang):
         assert running.wait(30) == 7
 
 
+STALLS = """
+from farcall.channel import Channel
+with Channel() as channel:
+    other = 1 - channel.rank
+    for _ in range(5000):
+        channel.send(other, b"")
+"""
+
+
+def test_channels_that_are_full_of_empty_messages_stall(gang):
+    ran = job(gang, 2, sys.executable, "-c", STALLS)
+    assert ran.returncode == 125
+    assert "flow-control stall: rank 0 waits for space in the full channel of rank 1" in ran.stderr
+
+
 def test_python_without_a_job():
     ran = subprocess.run(
         [sys.executable, "-c", "from farcall.channel import Channel; Channel()"],

@@ -5,6 +5,7 @@ import errno
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -264,6 +265,26 @@ def test_a_loan_opens_nothing_but_its_array(serve, tmp_path):
         stream.sendall(frame(1, 0, hello + b"\xf6" * 4 + b"\x50" + bytes(16)))
         kind, payload = receive(stream)
         assert kind == 12 and b"no array is lent under this name" in payload
+
+
+def test_a_token_that_the_disk_has_no_room_for_leaves_the_others(tmp_path):
+    tokens = tmp_path / "tokens"
+    add_tokens(tokens, "alice")
+    before = tokens.read_bytes()
+    # A part of the line can be written, as on a disk that is almost full.
+    most = len(before) + 20
+    ran = subprocess.run(
+        [FARCALL, "access", "token", "add", tokens, "bob"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        restore_signals=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
+    )
+    assert ran.returncode == 1
+    assert str(tokens) in ran.stderr
+    assert tokens.read_bytes() == before
 
 
 HERE = pathlib.Path(__file__).parent

@@ -159,11 +159,10 @@ impl TokenFile {
         if is_open {
             line.insert(0, '\n');
         }
+        check_length(known.len() + line.len()).map_err(failed)?;
         let mut options = OpenOptions::new();
         let options = options.append(true).create(true).mode(0o600);
-        let write = options
-            .open(path)
-            .and_then(|mut file| file.write_all(line.as_bytes()));
+        let write = options.open(path).and_then(|file| append(file, &line));
         write.map_err(failed)?;
         Ok(token)
     }
@@ -292,10 +291,22 @@ fn read(path: &Path) -> Result<(Stamp, String), TokenError> {
         return Err(TokenError::Writable(path.to_path_buf()));
     }
     let mut text = String::new();
-    file.take(MOST_BYTES)
+    file.take(MOST_BYTES + 1)
         .read_to_string(&mut text)
         .map_err(failed)?;
+    // What is beyond would be lost with the next change.
+    check_length(text.len()).map_err(failed)?;
     Ok((stamp_of(&metadata), text))
+}
+
+fn check_length(bytes: usize) -> io::Result<()> {
+    match bytes as u64 <= MOST_BYTES {
+        true => Ok(()),
+        false => Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("a file of tokens has at most {} MiB", MOST_BYTES >> 20),
+        )),
+    }
 }
 
 fn parse(path: &Path, text: &str) -> Result<HashMap<String, Entry>, TokenError> {
@@ -336,6 +347,19 @@ fn parse_line(
     }
 }
 
+/// Appends a line. Nothing remains of a line that the disk has no room for: a part of one would
+/// make the whole file useless.
+fn append(mut file: File, line: &str) -> io::Result<()> {
+    let before = file.metadata()?.len();
+    let written = file.write_all(line.as_bytes());
+    let kept = written.and_then(|()| file.sync_all());
+    if kept.is_err() {
+        // The first error is the one to tell.
+        let _ = file.set_len(before);
+    }
+    kept
+}
+
 /// Replaces a file, with the same owner and the same permissions: the server that reads it may run
 /// as another user.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
@@ -359,7 +383,12 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     file.set_permissions(known.permissions())?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
-    fs::rename(&beside, path)
+    fs::rename(&beside, &path)?;
+    // A withdrawn token must not come back after a loss of power.
+    match path.parent() {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
 }
 
 fn check_name(name: &str) -> Result<(), TokenError> {
@@ -427,6 +456,30 @@ mod tests {
         fs::write(&path, text.trim_end()).unwrap();
         TokenFile::add(&path, "bob").unwrap();
         assert_eq!(TokenFile::open(&path).unwrap().users(), ["alice", "bob"]);
+    }
+
+    #[test]
+    fn a_file_that_is_too_long_is_refused_and_not_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        TokenFile::add(&path, "alice").unwrap();
+        let mut text = fs::read_to_string(&path).unwrap();
+        while (text.len() as u64) < MOST_BYTES {
+            let rest = MOST_BYTES as usize - text.len();
+            text += &format!("#{}\n", "x".repeat(rest.min(1 << 20) - 2));
+        }
+        fs::write(&path, &text).unwrap();
+        // It is full, so the next line has no room.
+        let error = TokenFile::add(&path, "bob").unwrap_err().to_string();
+        assert!(error.contains("at most 16 MiB"), "{error}");
+        assert_eq!(TokenFile::open(&path).unwrap().users(), ["alice"]);
+        // The last line begins where reading ends.
+        text += "bob\n";
+        fs::write(&path, &text).unwrap();
+        let error = TokenFile::open(&path).unwrap_err().to_string();
+        assert!(error.contains("at most 16 MiB"), "{error}");
+        TokenFile::remove(&path, "alice").unwrap_err();
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
 
     #[test]

@@ -66,7 +66,8 @@ pub struct ElementView {
     pub inbound: Vec<(u16, u32)>,
     /// Messages for ranks of other nodes in the send FIFO: the receiver, and how many.
     pub outbound: Vec<(u16, u32)>,
-    /// Bytes in its receive FIFO.
+    /// Bytes in its receive FIFO; at least as many as it can hold if it has no space for another
+    /// message, however short.
     pub received_bytes: u32,
     /// Bytes in its send FIFO.
     pub sent_bytes: u32,
@@ -120,6 +121,11 @@ impl Segment {
     fn view_element(&self, channel: usize, place: usize) -> Result<ElementView, Corrupt> {
         let element = self.element(channel, place);
         let word = element.waits_for();
+        let fifo = self.shape().receive;
+        let received_bytes = match element.inbound.standing() {
+            (records, bytes) if records < fifo.messages => bytes,
+            (_, bytes) => bytes.max(fifo.bytes),
+        };
         let counted = |rings: &mut dyn Iterator<Item = (u16, (usize, usize))>| {
             let counts = rings.map(|(rank, ring)| Ok((rank, self.count(ring)?)));
             let counts: Result<Vec<(u16, u32)>, Corrupt> = counts.collect();
@@ -140,8 +146,8 @@ impl Segment {
             waiting: Waiting::decode(word),
             inbound: counted(&mut sources)?,
             outbound: counted(&mut targets)?,
-            received_bytes: element.inbound.bytes(),
-            sent_bytes: element.outbound.bytes(),
+            received_bytes,
+            sent_bytes: element.outbound.standing().1,
             polling: element.said.read(size),
         })
     }
@@ -247,5 +253,38 @@ impl SavedContext {
             .iter()
             .map(|context| context.bytes.len())
             .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Channel, Fifo, Segment, Shape};
+    use std::sync::Arc;
+
+    #[test]
+    fn a_fifo_is_full_of_short_messages() {
+        let receive = Fifo {
+            messages: 8,
+            ..Shape::RECEIVE
+        };
+        let shape = Shape {
+            job: 7,
+            size: 2,
+            locals: vec![0, 1],
+            channels: 1,
+            partitions: vec![0; 2],
+            send: Shape::SEND,
+            receive,
+            spin: false,
+            is_restored: false,
+        };
+        let segment = Arc::new(Segment::create(shape).unwrap());
+        let mut sender = Channel::attach(segment.clone(), None, 0).unwrap();
+        for sent in 0..8 {
+            assert_eq!(segment.view().unwrap()[1].received_bytes, sent * 8);
+            assert!(sender.try_send(1, &[]).unwrap());
+        }
+        assert!(!sender.try_send(1, &[]).unwrap());
+        assert_eq!(segment.view().unwrap()[1].received_bytes, receive.bytes);
     }
 }

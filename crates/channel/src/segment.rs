@@ -163,10 +163,11 @@ impl Credit {
             .store(sum(taken, records, bytes), Ordering::Release);
     }
 
-    /// Bytes in the rings.
-    pub(crate) fn bytes(&self) -> u32 {
+    /// Records and bytes in the rings.
+    pub(crate) fn standing(&self) -> (u32, u32) {
         let (put, taken) = self.raw();
-        difference(put, taken).1.max(0) as u32
+        let (records, bytes) = difference(put, taken);
+        (records.max(0) as u32, bytes.max(0) as u32)
     }
 
     pub(crate) fn taken(&self) -> u64 {
@@ -512,9 +513,9 @@ mod tests {
             assert!(!credit.reserve(&mut seen, fifo, 1, 11));
             assert!(!credit.reserve(&mut seen, fifo, 2, 1));
             assert!(credit.force(1, 50));
-            assert_eq!(credit.bytes(), 140);
+            assert_eq!(credit.standing(), (3, 140));
             credit.give_back(3, 140);
-            assert_eq!(credit.bytes(), 0);
+            assert_eq!(credit.standing(), (0, 0));
         }
     }
 

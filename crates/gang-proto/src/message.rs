@@ -220,7 +220,8 @@ pub struct Report {
     /// Ranks whose processes have ended.
     #[n(2)]
     pub ended: Vec<u16>,
-    /// Rank, channel, and bytes in the receive FIFO of the rank.
+    /// Rank, channel, and bytes in the receive FIFO of the rank; at least as many as it can hold if
+    /// it has no space for another message.
     #[n(3)]
     pub fill: Vec<(u16, u8, u32)>,
     /// A number that changes with every message that enters or leaves a FIFO on the node.

@@ -290,14 +290,15 @@ impl Trunk {
     }
 
     /// Largest payload of a frame of the virtual interface: the smallest known MTU of a link, less
-    /// the trunk's header.
+    /// the trunk's header, and no more than such an interface can have.
     pub fn mtu(&self) -> u16 {
         let own = self.links.iter().map(|link| link.config.mtu);
         let paths = self.peers.iter().flatten().flat_map(Peer::usable);
         let theirs = paths
             .map(|(_, path)| path.traits.mtu)
             .filter(|mtu| *mtu >= 576);
-        own.chain(theirs).min().unwrap_or(1500) - self.overhead() as u16
+        let smallest = own.chain(theirs).min().unwrap_or(1500);
+        (smallest - self.overhead() as u16).min(LONGEST)
     }
 
     /// Bytes that the trunk adds to a frame.
@@ -454,5 +455,42 @@ impl Trunk {
     }
 }
 
+/// The largest MTU that the system gives a virtual interface: the longest IP packet, less an
+/// Ethernet header.
+const LONGEST: u16 = u16::MAX - HEADER_BYTES as u16;
+
 /// A peer that was not heard on any link for this long is gone.
 const PEER_LOST: Nanos = 5 * SECOND;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mtu_is_one_that_the_virtual_interface_can_have() {
+        let mtu = |mtu: u16| {
+            let link = LinkConfig {
+                name: String::from("link0"),
+                address: Mac([2, 0, 0, 0, 0, 1]),
+                rate: 1e7,
+                mtu,
+            };
+            let config = Config {
+                node: Mac([2, 0, 0, 0, 0, 2]),
+                links: [link].into(),
+                policy: Policy::MaxMin,
+                repair: true,
+                order: true,
+                counts_only: false,
+                span: SECOND,
+                key: None,
+                session: 1,
+                seed: [0; 32],
+                limits: Limits::default(),
+            };
+            Trunk::new(config, 0).unwrap().mtu()
+        };
+        assert_eq!(mtu(1500), 1488);
+        assert_eq!(mtu(65_535), 65_521);
+    }
+}

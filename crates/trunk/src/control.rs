@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 /// A client that has not sent its request after this time, or does not take the answer for so long,
 /// is disconnected.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Time between attempts to accept a connection after the system failed to.
+const RETRY: Duration = Duration::from_millis(100);
 /// The most bytes of a request.
 const REQUEST: usize = 4096;
 /// The most bytes of an answer that is read.
@@ -170,13 +172,14 @@ pub(crate) fn serve(name: &str, metrics: Option<TcpListener>) -> io::Result<Requ
     thread::Builder::new()
         .name("control".to_owned())
         .spawn(move || {
-            // A client that cannot be served does not affect the daemon.
-            for stream in listener.incoming().flatten() {
+            let serve = |stream: UnixStream| {
+                // A client that cannot be served does not affect the daemon.
                 let _ = match may_end(&stream) {
                     true => answer(&own, &stream),
                     false => others.try_send(stream).map_err(io::Error::other),
                 };
-            }
+            };
+            accept(listener.incoming(), serve, || thread::sleep(RETRY));
         })?;
     if let Some(listener) = metrics {
         farcall_web::serve(listener, move |answer| {
@@ -187,6 +190,21 @@ pub(crate) fn serve(name: &str, metrics: Option<TcpListener>) -> io::Result<Requ
         queue: requests,
         wake,
     })
+}
+
+/// Serves each connection. It rests after each failure to accept one: mostly descriptors are
+/// lacking, and trying again at once does not help.
+fn accept(
+    connections: impl Iterator<Item = io::Result<UnixStream>>,
+    serve: impl Fn(UnixStream),
+    rest: impl Fn(),
+) {
+    for connection in connections {
+        match connection {
+            Ok(stream) => serve(stream),
+            Err(_) => rest(),
+        }
+    }
 }
 
 /// Reads a request, which is a line.
@@ -245,8 +263,9 @@ fn may_end(stream: &UnixStream) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Request, address, ask, listening, serve};
-    use std::io::Write;
+    use super::{Request, accept, address, ask, listening, serve};
+    use std::cell::Cell;
+    use std::io::{self, Write};
     use std::os::unix::net::UnixStream;
     use std::time::Duration;
 
@@ -269,6 +288,18 @@ mod tests {
         }
         assert_eq!(asked.join().unwrap().unwrap(), "well");
         slow.join().unwrap();
+    }
+
+    #[test]
+    fn a_failure_to_accept_is_followed_by_a_rest() {
+        let (served, rests) = (Cell::new(0), Cell::new(0));
+        let full = || Err(io::Error::other("too many open files"));
+        let connections = [full(), UnixStream::pair().map(|pair| pair.0), full()];
+        let serve = |_| served.set(served.get() + 1);
+        accept(connections.into_iter(), serve, || {
+            rests.set(rests.get() + 1)
+        });
+        assert_eq!((served.get(), rests.get()), (1, 2));
     }
 
     #[test]

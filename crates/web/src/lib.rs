@@ -162,6 +162,9 @@ where
         .header_read_timeout(bounds.asking)
         .max_buf_size(MOST_HEADERS)
         .keep_alive(!bounds.keeping.is_zero())
+        // A reader that has sent its only request may say so, as `nc -N` does, and still reads. Of
+        // one that can ask again, the end means that it has gone, and its calls end.
+        .half_close(bounds.keeping.is_zero())
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = pin!(connection);
     // The daemon ignores a reader that disconnects.
@@ -215,6 +218,16 @@ mod tests {
         // The server cuts off a request that does not end.
         assert!(!ask(address, &"x".repeat(1 << 20)).starts_with("HTTP/1.1 200"));
         assert!(ask(start(drop), GET).starts_with("HTTP/1.1 503"));
+    }
+
+    #[test]
+    fn a_reader_that_says_no_more_gets_the_page() {
+        let mut stream = TcpStream::connect(start(up)).unwrap();
+        stream.write_all(GET.as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     }
 
     #[test]

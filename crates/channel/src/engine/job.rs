@@ -250,8 +250,10 @@ impl JobPairs {
         self.segment.set_engine_asleep(true);
     }
 
+    /// When [`JobPairs::transmit`] has something to do. It does nothing for a corrupt segment, so
+    /// that the engine must not wake for it.
     pub(super) fn poll_timeout(&self) -> Option<u64> {
-        let timeouts = self.outgoing.iter();
+        let timeouts = self.outgoing.iter().filter(|_| !self.is_corrupt);
         timeouts.filter_map(|pair| pair.sender.poll_timeout()).min()
     }
 
@@ -426,4 +428,42 @@ fn records(body: &[u8], count: u16, skip: u16) -> Option<&[u8]> {
         place = place.checked_add(Record::span(record.bytes) as usize)?;
     }
     (place == body.len()).then(|| &body[start..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Channel;
+    use crate::layout::Shape;
+    use crate::ring::set_indices;
+
+    #[test]
+    fn the_engine_does_not_wake_for_a_corrupt_segment() {
+        let shape = Shape {
+            job: 7,
+            size: 2,
+            locals: vec![0],
+            channels: 1,
+            partitions: vec![0, 0],
+            send: Shape::SEND,
+            receive: Shape::RECEIVE,
+            spin: false,
+            is_restored: false,
+        };
+        let segment = Arc::new(Segment::create(shape).unwrap());
+        let mut channel = Channel::attach(segment.clone(), None, 0).unwrap();
+        let peers = [None, Some("127.0.0.1:9".parse().unwrap())];
+        let mut pairs = JobPairs::new(segment.clone(), &peers, 1);
+        channel.send(1, b"unanswered").unwrap();
+        let mut out = Vec::new();
+        pairs.transmit(0, &mut out);
+        assert_eq!(out.len(), 1);
+        // When it would be sent again.
+        let due = pairs.poll_timeout().unwrap();
+        let ring = segment.layout.outbound(0, 0, 0);
+        set_indices(segment.control(ring), 0, 3);
+        pairs.transmit(due - 1, &mut out);
+        assert!(pairs.take_fault());
+        assert_eq!(pairs.poll_timeout(), None);
+    }
 }

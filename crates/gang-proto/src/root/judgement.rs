@@ -18,7 +18,8 @@ use alloc::vec::Vec;
 /// Stands for no rank, in output that is of no process.
 const NOBODY: u16 = u16::MAX;
 
-/// A receive FIFO with less free space than this counts as full: the longest part of a message.
+/// The longest part of a message, unless a quarter of the FIFO is less. A receive FIFO with less
+/// free space than a part counts as full.
 const PART: u32 = 8 << 10;
 
 /// A judgement that was requested.
@@ -261,6 +262,7 @@ fn of_pollers(processes: &[Process], pollers: &Pollers) -> Global {
 
 /// Combines the reports of the nodes.
 fn processes(spec: &JobSpec, reports: &[Report], receive: u32) -> Vec<Process> {
+    let part = PART.min(receive / 4);
     let ended: BTreeSet<u16> = reports
         .iter()
         .flat_map(|report| &report.ended)
@@ -287,7 +289,7 @@ fn processes(spec: &JobSpec, reports: &[Report], receive: u32) -> Vec<Process> {
         let queued = reports.iter().flat_map(|report| &report.queued);
         let pending = queued.filter(|(_, to, on, _)| (*to, *on) == (rank, channel));
         let fill = reports.iter().flat_map(|report| &report.fill);
-        let room = fill.filter(|(_, on, bytes)| *on == channel && bytes + PART <= receive);
+        let room = fill.filter(|(_, on, bytes)| *on == channel && bytes + part <= receive);
         Process {
             waits,
             pending: pending.map(|(from, ..)| *from).collect(),
@@ -334,4 +336,30 @@ fn path(circle: &[Blocked]) -> String {
     };
     let steps: Vec<String> = circle.iter().map(step).collect();
     steps.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_fifo_that_is_empty_has_room() {
+        let spec = JobSpec {
+            processes: 2,
+            channels: 1,
+            ..JobSpec::default()
+        };
+        let judged = |bytes| {
+            let report = Report {
+                // Rank 0 waits for space at rank 1, which waits for a message from it.
+                waits: Vec::from([(0, 0, 3, 1, 0), (1, 0, 2, 0, 0)]),
+                fill: Vec::from([(0, 0, 0), (1, 0, bytes)]),
+                ..Report::default()
+            };
+            judge(&processes(&spec, &[report], 4096))
+        };
+        assert_eq!(judged(0), Global::Idle);
+        assert_eq!(judged(3072), Global::Idle);
+        assert!(matches!(judged(3073), Global::Stalled(_)));
+    }
 }
