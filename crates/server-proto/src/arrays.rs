@@ -29,6 +29,8 @@ pub(crate) enum Location {
     Disk(Stored),
     /// In a file of the data folder. They are read when they are needed.
     File,
+    /// Nowhere: the system has refused memory for them. No call can use the array.
+    Nowhere,
 }
 
 /// The use of an array by a call.
@@ -292,7 +294,7 @@ impl Store {
             // Its bytes were subtracted when it was dropped.
             return match location {
                 Location::Memory(memory) => Some(memory),
-                Location::Moving | Location::Disk(_) | Location::File => None,
+                _ => None,
             };
         };
         self.leaving = self.leaving.saturating_sub(array.bytes);
@@ -302,6 +304,27 @@ impl Store {
         }
         array.location = location;
         None
+    }
+
+    /// The system has refused this memory: an array that should have it has no contents.
+    pub(crate) fn refused(&mut self, memory: MemoryKey, why: &str) {
+        let mut arrays = self.arrays.values_mut();
+        let has_it =
+            |array: &&mut Array| matches!(array.location, Location::Memory(own) if own == memory);
+        if let Some(array) = arrays.find(has_it) {
+            let text =
+                format!("the system refused memory for it ({why}); drop it and put it again");
+            array.undefined = Some(text);
+            array.location = Location::Nowhere;
+            self.resident = self.resident.saturating_sub(array.bytes);
+        }
+    }
+
+    /// Why no call can use an array, if the system has refused its memory.
+    pub(crate) fn is_nowhere(&self, id: HandleId) -> Option<Failure> {
+        let array = self.arrays.get(&id)?;
+        let why = array.undefined.as_deref().unwrap_or_default();
+        matches!(array.location, Location::Nowhere).then(|| undefined(id, why))
     }
 
     /// Marks a data file as being read. Returns the file.
@@ -482,7 +505,7 @@ impl Store {
             form: array.form.clone(),
             stays: array.connection.is_none(),
             used: array.used,
-            on_disk: !matches!(array.location, Location::Memory(_)),
+            on_disk: !matches!(array.location, Location::Memory(_) | Location::Nowhere),
             undefined: array.undefined.clone(),
         })
     }
@@ -534,10 +557,9 @@ impl Store {
                 turn = Turn::Later;
                 continue;
             }
-            if let Some(why) = array.undefined.as_ref().filter(|_| !wanted.replaces) {
-                let id = wanted.id;
-                let text = format!("uses the array {id}, whose contents are undefined: {why}");
-                return Turn::Never(Failure::new(FailureKind::BadArgument, text));
+            let is_needed = !wanted.replaces || matches!(array.location, Location::Nowhere);
+            if let Some(why) = array.undefined.as_ref().filter(|_| is_needed) {
+                return Turn::Never(undefined(wanted.id, why));
             }
             turn = match (&array.location, turn) {
                 (Location::Disk(_) | Location::File, Turn::Now) => Turn::Read(wanted.id),
@@ -552,7 +574,7 @@ impl Store {
     pub(crate) fn memory(&self, uses: &[Use]) -> Vec<MemoryKey> {
         let location = |wanted: &Use| match &self.arrays.get(&wanted.id)?.location {
             Location::Memory(memory) => Some(*memory),
-            Location::Moving | Location::Disk(_) | Location::File => None,
+            _ => None,
         };
         uses.iter().filter_map(location).collect()
     }
@@ -617,7 +639,7 @@ impl Store {
                 None
             }
             Location::Disk(_) => Some(Remains::File),
-            Location::File => None,
+            Location::File | Location::Nowhere => None,
         }
     }
 
@@ -665,6 +687,12 @@ impl Store {
         }
         Some(id)
     }
+}
+
+/// The failure of a call that uses an array without contents.
+fn undefined(id: HandleId, why: &str) -> Failure {
+    let text = format!("uses the array {id}, whose contents are undefined: {why}");
+    Failure::new(FailureKind::BadArgument, text)
 }
 
 #[cfg(test)]

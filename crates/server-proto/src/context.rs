@@ -47,6 +47,18 @@ pub(crate) enum Step {
     LookForFunctions,
 }
 
+/// Whether the system has refused the memory of a call.
+pub(crate) fn lacks_memory(cx: &Context, call: CallKey) -> bool {
+    let buffer = cx.calls[call].memory.buffer;
+    buffer.is_some_and(|buffer| !cx.memory.has(buffer))
+}
+
+/// Lets a durable call for which the system has no memory be read from the disk again.
+pub(crate) fn read_again(call: CallKey) -> Step {
+    let text = "got no memory from the system";
+    Step::RunAgain(call, Failure::new(FailureKind::Busy, text))
+}
+
 /// The time, as the shell has set it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {

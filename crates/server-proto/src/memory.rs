@@ -152,6 +152,11 @@ impl Memory {
         held > 0 && held.saturating_add(bytes) > SHARE.saturating_mul(free)
     }
 
+    /// Whether a piece exists. The system may have refused it.
+    pub(crate) fn has(&self, memory: MemoryKey) -> bool {
+        self.pieces.contains(memory)
+    }
+
     /// Size of a piece in bytes.
     #[cfg(test)]
     fn bytes(&self, key: MemoryKey) -> u64 {

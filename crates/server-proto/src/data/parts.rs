@@ -48,6 +48,9 @@ impl Data {
                 let text = "named data cannot change: put a new version";
                 return Err(Failure::new(FailureKind::BadArgument, text));
             }
+            if let Some(failure) = self.arrays.is_nowhere(part.id) {
+                return Err(failure);
+            }
             let is_here = self.arrays.get(part.id).is_some_and(|array| {
                 matches!(array.location, Location::Memory(_)) && !array.is_written()
             });

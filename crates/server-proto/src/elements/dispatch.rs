@@ -6,7 +6,7 @@ use super::{Elements, gpus};
 use crate::action::Action;
 use crate::call;
 use crate::call::ActiveCall;
-use crate::context::{Context, Step};
+use crate::context::{Context, Step, lacks_memory, read_again};
 use crate::flaw::{Flaw, has};
 use crate::functions::Function;
 use crate::gpus::{Gpus, Resources};
@@ -193,6 +193,7 @@ impl Elements {
 
     fn hand_over(&mut self, cx: &mut Context, key: CallKey, worker: WorkerKey) {
         match cx.calls[key].job_id() {
+            Some(_) if lacks_memory(cx, key) => cx.step(read_again(key)),
             Some(id) => self.book(cx, key, id, worker),
             None => self.launch(cx, key, worker),
         }
@@ -283,6 +284,10 @@ impl Elements {
         if let call::State::Running { worker } = cx.calls[key].state
             && self.workers[worker].state == (State::Booked { call: key })
         {
+            if lacks_memory(cx, key) {
+                self.workers[worker].rest(cx.now());
+                return cx.step(read_again(key));
+            }
             self.launch(cx, key, worker);
         }
     }
