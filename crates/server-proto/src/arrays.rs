@@ -659,9 +659,10 @@ impl Store {
             .collect()
     }
 
-    /// Retention of stored arrays, in milliseconds after the last use.
+    /// Retention of stored arrays, in milliseconds after the last use: at least one, so that what
+    /// is in use is not looked at all the time.
     pub(crate) fn keep_ms(&self) -> u64 {
-        (self.settings.keep_h.clamp(0.0, 1e6) * 3.6e6) as u64
+        ((self.settings.keep_h.clamp(0.0, 1e6) * 3.6e6) as u64).max(1)
     }
 
     /// When the next unused array expires.

@@ -200,6 +200,8 @@ impl Engine {
         // Its arrays may go to the disk now.
         cx.has_room |= cx.clients.someone_starves() || self.durable_calls.await_memory();
         if let Some(worker) = call.run.object {
+            let now = cx.steady_ms();
+            self.objects.call_ended(&self.elements, worker, now);
             self.elements.passes_turn(cx, key, worker);
         }
     }
