@@ -371,12 +371,13 @@ impl Store {
         None
     }
 
-    /// Records that a file could not be read. Returns the calls that wait for it.
-    pub(crate) fn not_read(&mut self, id: HandleId) -> Vec<CallKey> {
+    /// Records that an array could not be read and is still there. Returns the calls that wait for
+    /// it.
+    pub(crate) fn not_read(&mut self, id: HandleId, there: Location) -> Vec<CallKey> {
         let Some(array) = self.arrays.get_mut(&id) else {
             return Vec::new();
         };
-        array.location = Location::File;
+        array.location = there;
         self.resident = self.resident.saturating_sub(array.bytes);
         array.calls.iter().map(|(call, _)| *call).collect()
     }

@@ -152,7 +152,7 @@ fn a_file_that_cannot_be_read_is_read_again_for_the_next_call() {
         store.line_up(call(number), &uses);
         assert!(matches!(store.turn(call(number), &uses), Turn::Read(read) if read == id));
         assert!(store.file_returning(id).is_some());
-        assert_eq!(store.not_read(id), [call(number)]);
+        assert_eq!(store.not_read(id, Location::File), [call(number)]);
         store.finish(call(number), &uses, None);
     }
     assert_eq!(store.resident, 0);

@@ -1,5 +1,5 @@
 //! Memory that the system refuses, which the simulator never does: whatever wanted it must end with
-//! a cause, and its worker, its object and the server must go on.
+//! a cause, and its worker, its object and the server must go on. What is on the disk stays there.
 
 use super::*;
 use crate::Settings;
@@ -8,7 +8,7 @@ use crate::call::ActiveCall;
 use crate::event::{Event, Now, Ready};
 use crate::keys::WorkerKey;
 use crate::ledger::{Ledger, Moment};
-use crate::record::{Record, Stored};
+use crate::record::{DiskError, Record, Stored};
 use crate::worker::{ObjectState, State as WorkerState};
 use farcall_idl::{Scalar, parse_document};
 use farcall_rpc_proto::{ArrayForm, DurableState, HandleId, JobId, Put, User};
@@ -211,9 +211,8 @@ fn a_durable_call_without_memory_is_read_again_and_at_last_fails() {
     }
 }
 
-#[test]
-fn an_array_without_memory_can_be_dropped_and_nothing_else() {
-    let (mut engine, _) = ready();
+/// Stores an array of zeros.
+fn array(engine: &mut Engine) -> HandleId {
     let form = ArrayForm {
         element: "double".into(),
         shape: vec![1000],
@@ -230,6 +229,13 @@ fn an_array_without_memory_can_be_dropped_and_nothing_else() {
     let arrays = &mut engine.data.arrays;
     arrays.reserve(&user(), 8000);
     arrays.insert(id, &put, user(), ConnectionKey::NONE, memory);
+    id
+}
+
+#[test]
+fn an_array_without_memory_can_be_dropped_and_nothing_else() {
+    let (mut engine, _) = ready();
+    let id = array(&mut engine);
     assert!(!refuse(&mut engine));
     let arrays = &mut engine.data.arrays;
     for replaces in [false, true] {
@@ -247,4 +253,68 @@ fn an_array_without_memory_can_be_dropped_and_nothing_else() {
     assert_eq!(arrays.drop_array(id), None);
     assert_eq!(arrays.totals(), (0, 0, 0));
     assert_eq!(engine.cx.memory.used(), 0);
+}
+
+/// Asks for an array that is on the disk, without a client.
+fn get(engine: &mut Engine, id: HandleId) -> CallKey {
+    let of = Use {
+        id,
+        writes: false,
+        replaces: false,
+        array: 0,
+    };
+    let mut get = ActiveCall::get(user(), (ConnectionKey::NONE, 1), 8000, of);
+    get.connection = None;
+    let key = engine.cx.calls.insert(get);
+    engine.data.arrays.line_up(key, &[of]);
+    engine.data.await_turn(&mut engine.cx, key);
+    engine.turn();
+    key
+}
+
+/// The read that the server wants. The system refuses memory if `is_refused`.
+fn read(engine: &mut Engine, is_refused: bool) -> u64 {
+    loop {
+        match engine.cx.out.pop().expect("the array is read") {
+            Action::MakeMemory { memory, .. } if is_refused => {
+                engine.handle(Event::NoMemory(memory, WHY.into()));
+            }
+            Action::ReadFile { ticket, .. } => return ticket,
+            Action::RemoveFile(..) => panic!("the array is still on the disk"),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn an_array_that_cannot_be_read_now_stays_on_the_disk() {
+    let (mut engine, _) = ready();
+    let id = array(&mut engine);
+    let (_, bytes, buffer) = engine.data.arrays.least_used().unwrap();
+    let stored = Stored { bytes, sum: 0 };
+    let cx = &mut engine.cx;
+    engine.data.spilled(cx, id, buffer, Ok(stored));
+    while engine.cx.out.pop().is_some() {}
+    for is_refused in [true, false] {
+        let key = get(&mut engine, id);
+        let ticket = read(&mut engine, is_refused);
+        let error = DiskError {
+            is_full: false,
+            is_damage: false,
+            text: WHY.into(),
+        };
+        engine.handle(Event::Fetched(ticket, Err(error)));
+        assert!(!engine.cx.calls.contains(key), "it has failed");
+        assert_eq!(engine.data.arrays.totals(), (1, 8000, 0));
+        assert_eq!(engine.cx.memory.used(), 0);
+    }
+    let key = get(&mut engine, id);
+    let ticket = read(&mut engine, false);
+    engine.handle(Event::Fetched(ticket, Ok(())));
+    engine.turn();
+    assert!(
+        !engine.cx.calls.contains(key),
+        "it has the array, and no client"
+    );
+    assert_eq!(engine.data.arrays.undefined(id), None);
 }
