@@ -595,7 +595,9 @@ impl Store {
             };
             array.calls.retain(|(other, _)| *other != call);
             if wanted.writes {
-                array.undefined = failed.map(str::to_string);
+                // The first reason counts: later calls fail because of it, and say so.
+                let why = failed.map(|why| array.undefined.take().unwrap_or_else(|| why.into()));
+                array.undefined = why;
             }
             waiting.extend(array.calls.iter().map(|(call, _)| *call));
             if array.is_dropped && array.calls.is_empty() {
