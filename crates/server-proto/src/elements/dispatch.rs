@@ -248,7 +248,9 @@ impl Elements {
             let call = &cx.calls[*call];
             cx.functions.get(call.function).is_ok_and(|function| {
                 let need = need(call, function);
-                need.library == library && (processes == 1 || need.resources.processes == processes)
+                // An object has its worker.
+                let wants_one = call.run.object.is_none() && need.library == library;
+                wants_one && (processes == 1 || need.resources.processes == processes)
             })
         };
         let queued = self.queue.waiting().map(CallKey::of_number);
