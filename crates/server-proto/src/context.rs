@@ -224,10 +224,10 @@ impl Context {
         Failure::new(kind, text)
     }
 
-    /// Lets a request wait until there is memory for it.
-    pub(crate) fn await_room(&mut self, key: ConnectionKey, offered: Offered) {
+    /// Lets a request wait until there is memory for it: a buffer of so many bytes, or an array.
+    pub(crate) fn await_room(&mut self, key: ConnectionKey, offered: Offered, buffer: u64) {
         let bytes = offered.offer.data_bytes();
-        let starved = Starved::new(key, bytes, self.now());
+        let starved = Starved::new(key, (bytes, buffer), self.now());
         let connection = &mut self.clients[key];
         if connection.proto.waits_for_grant(bytes) {
             connection.held.push_front(offered);

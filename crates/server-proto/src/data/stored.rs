@@ -105,7 +105,7 @@ impl Data {
                 connection.calls.insert(id, call);
                 return connection.proto.accept(id, now).then_some(call);
             }
-            MemoryGrant::Later => cx.await_room(key, Offer::Put(put).came(id, cx.now())),
+            MemoryGrant::Later => cx.await_room(key, Offer::Put(put).came(id, cx.now()), 0),
             MemoryGrant::Never(failure) => cx.refuse(key, id, &failure),
         }
         None

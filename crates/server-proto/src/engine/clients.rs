@@ -330,6 +330,7 @@ fn stalled(engine: &mut Engine) -> Vec<(CallKey, ConnectionKey, Stall)> {
     let is_wanted = |user| {
         let held = next.filter(|_| window > 0 && !has(Flaw::AwaitsSlowClients));
         held.is_some_and(|held| cx.memory.held_by(user) >= held)
+            || window > 0 && cx.clients.user_awaits_own(user, &cx.memory)
     };
     let (mut stalled, mut over) = (Vec::new(), Vec::new());
     for (key, call) in cx.calls.iter() {
@@ -376,3 +377,6 @@ fn stalled(engine: &mut Engine) -> Vec<(CallKey, ConnectionKey, Stall)> {
     }
     stalled
 }
+
+#[cfg(test)]
+mod tests;

@@ -82,7 +82,8 @@ impl Engine {
         match self.buffer_for(key, &admissible.checked.layout, call.data_bytes) {
             MemoryGrant::Here(buffer) => self.take((key, id), asked, call, admissible, buffer),
             MemoryGrant::Later => {
-                self.cx.await_room(key, offer.came(id, asked));
+                let buffer = admissible.checked.layout.bytes;
+                self.cx.await_room(key, offer.came(id, asked), buffer);
             }
             MemoryGrant::Never(failure) => {
                 let failure = name_largest(
@@ -279,7 +280,7 @@ impl Engine {
         let is_small = bytes <= Memory::SMALL;
         let waits = cx.clients[key].proto.waits_for_grant(sent);
         let is_first = is_small || (cx.clients.is_receiving(key, &cx.calls) && !waits);
-        let own = Starved::new(key, sent, cx.now());
+        let own = Starved::new(key, (sent, bytes), cx.now());
         if !is_first && cx.clients.is_behind_starved(&own, &cx.memory) {
             return MemoryGrant::Later;
         }
