@@ -202,6 +202,13 @@ impl Clients {
         receiving.filter(long).count() < STREAMS
     }
 
+    /// The connection to which the results of a call leave that its client has given up.
+    pub(crate) fn who_reads(&self, call: CallKey) -> Option<ConnectionKey> {
+        let mut connections = self.connections.iter();
+        let reads = |(_, known): &(_, &Connection)| known.sending.contains(&call);
+        connections.find(reads).map(|(key, _)| key)
+    }
+
     /// Notes that a connection has calls that wait for a grant.
     pub(crate) fn note_holding(&mut self, key: ConnectionKey) {
         if !self.holding.contains(&key) {

@@ -339,7 +339,12 @@ fn stalled(engine: &mut Engine) -> Vec<(CallKey, ConnectionKey, Stall)> {
             State::Sending => Direction::Down,
             _ => continue,
         };
-        let Some(connection) = call.connection else {
+        // Results that were given up hold memory until their last pieces are written.
+        let connection = match direction {
+            Direction::Up => call.connection,
+            Direction::Down => call.connection.or_else(|| cx.clients.who_reads(key)),
+        };
+        let Some(connection) = connection else {
             continue;
         };
         let known = &cx.clients[connection];

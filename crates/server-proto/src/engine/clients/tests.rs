@@ -77,6 +77,14 @@ impl Client {
         server.turn();
     }
 
+    /// Gives its only call up.
+    fn cancel(&mut self, server: &mut Server) {
+        let calls = &server.engine().cx.clients[self.key].calls;
+        let id = *calls.keys().next().unwrap();
+        assert!(self.proto.cancel(id));
+        self.send(server);
+    }
+
     /// Calls a function that returns so many bytes. Returns whether the server has taken the call.
     fn call(&mut self, server: &mut Server, bytes: u64) -> Option<CallKey> {
         let (function, _) = server.engine().cx.functions.describe("fill").unwrap();
@@ -119,6 +127,30 @@ fn who_waits_for_memory_of_its_own_is_in_nobodys_way() {
     server.flushed(bob.key);
     server.turn();
     assert_eq!(server.engine().cx.clients[bob.key].calls.len(), 1);
+}
+
+#[test]
+fn results_that_nobody_wants_and_reads_do_not_hold_memory_for_ever() {
+    for is_cancelled in [false, true] {
+        let (mut server, worker) = server();
+        let mut anne = Client::connect(&mut server, "anne");
+        let call = anne.call(&mut server, 16 << 20).unwrap();
+        server.set_time(at(2));
+        finish(&mut server, worker, call);
+        if is_cancelled {
+            anne.cancel(&mut server);
+        }
+        for (seconds, is_open) in [(3, true), (30, false)] {
+            server.set_time(at(seconds));
+            server.turn();
+            assert_eq!(
+                server.clients().is_open(anne.key),
+                is_open,
+                "{is_cancelled}"
+            );
+        }
+        assert!(server.engine().cx.calls.is_empty());
+    }
 }
 
 /// A worker has finished a call.
