@@ -112,9 +112,14 @@ impl Clients {
         self.connections.len()
     }
 
+    /// Number of open connections.
+    pub(crate) fn count_open(&self) -> usize {
+        self.connections.len() - self.closed.len()
+    }
+
     /// Whether all connections are closed.
     pub(crate) fn all_have_gone(&self) -> bool {
-        self.connections.len() == self.closed.len()
+        self.count_open() == 0
     }
 
     /// The open connections.
@@ -154,7 +159,7 @@ impl Clients {
     /// Why a user may not have another connection, if the operator's limit is reached.
     pub(crate) fn too_many(&self, user: &User, most: usize) -> Option<String> {
         let known = self.connections.values();
-        let open = known.filter(|known| known.connected && known.user == *user);
+        let open = known.filter(|known| !known.closed && known.connected && known.user == *user);
         (most > 0 && open.count() >= most)
             .then(|| format!("{user} has {most} connections, which is the limit for one user"))
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::event::{Accepted, Event, Finished, Now, Ready};
-use crate::settings::Settings;
+use crate::settings::{Limits as Bounds, Settings};
 use crate::{Server, WorkerKey};
 use farcall_idl::{Scalar, parse_document};
 use farcall_rpc_proto::{Call, Hello, Limits, Transmit, User, client};
@@ -20,8 +20,13 @@ fn at(seconds: u64) -> Now {
 
 /// A server with an idle worker and 64 MiB for calls.
 fn server() -> (Server, WorkerKey) {
+    server_with(|_| ())
+}
+
+fn server_with(limit: impl Fn(&mut Bounds)) -> (Server, WorkerKey) {
     let document = parse_document(IDL).document;
     let mut settings = Settings::simple(false);
+    limit(&mut settings.limits);
     settings.limits.memory = 64 << 20;
     settings.limits.stalled_s = 10.0;
     settings.queue.pes = 4;
@@ -127,6 +132,18 @@ fn who_waits_for_memory_of_its_own_is_in_nobodys_way() {
     server.flushed(bob.key);
     server.turn();
     assert_eq!(server.engine().cx.clients[bob.key].calls.len(), 1);
+}
+
+#[test]
+fn a_client_that_has_left_counts_no_more() {
+    let (mut server, _) = server_with(|limits| {
+        (limits.connections, limits.connections_per_user) = (1, 1);
+    });
+    for _ in 0..2 {
+        let anne = Client::connect(&mut server, "anne");
+        assert!(server.engine().cx.clients[anne.key].connected);
+        server.handle(Event::Lost(anne.key, None));
+    }
 }
 
 #[test]
