@@ -293,11 +293,10 @@ impl Engine {
     pub(super) fn forget_held(&mut self, key: ConnectionKey, id: CallId) {
         let clients = &mut self.cx.clients;
         let connection = &mut clients[key];
-        let count = connection.held.len();
+        // The one behind it may want less memory.
+        let was_first = connection.held.front().is_some_and(|held| held.id == id);
         connection.held.retain(|held| held.id != id);
-        let was_held = connection.held.len() < count;
-        let is_starved = connection.waiting.is_some() || !connection.held.is_empty();
-        if was_held && !is_starved && clients.is_starved(key) {
+        if was_first && connection.waiting.is_none() && clients.is_starved(key) {
             clients.forget_starved(key);
             self.cx.has_room = true;
         }
