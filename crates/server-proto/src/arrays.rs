@@ -73,6 +73,12 @@ impl Array {
     pub(crate) fn is_written(&self) -> bool {
         self.calls.iter().any(|(_, writes)| *writes)
     }
+
+    /// Why no call can use it, if the system has refused its memory.
+    pub(crate) fn is_nowhere(&self, id: HandleId) -> Option<Failure> {
+        let why = self.undefined.as_deref().unwrap_or_default();
+        matches!(self.location, Location::Nowhere).then(|| undefined(id, why))
+    }
 }
 
 /// What an array that has ended leaves behind.
@@ -304,27 +310,6 @@ impl Store {
         }
         array.location = location;
         None
-    }
-
-    /// The system has refused this memory: an array that should have it has no contents.
-    pub(crate) fn refused(&mut self, memory: MemoryKey, why: &str) {
-        let mut arrays = self.arrays.values_mut();
-        let has_it =
-            |array: &&mut Array| matches!(array.location, Location::Memory(own) if own == memory);
-        if let Some(array) = arrays.find(has_it) {
-            let text =
-                format!("the system refused memory for it ({why}); drop it and put it again");
-            array.undefined = Some(text);
-            array.location = Location::Nowhere;
-            self.resident = self.resident.saturating_sub(array.bytes);
-        }
-    }
-
-    /// Why no call can use an array, if the system has refused its memory.
-    pub(crate) fn is_nowhere(&self, id: HandleId) -> Option<Failure> {
-        let array = self.arrays.get(&id)?;
-        let why = array.undefined.as_deref().unwrap_or_default();
-        matches!(array.location, Location::Nowhere).then(|| undefined(id, why))
     }
 
     /// Marks a data file as being read. Returns the file.
@@ -690,6 +675,19 @@ impl Store {
             return None;
         }
         Some(id)
+    }
+}
+
+/// The system has refused this memory: an array that should have it has no contents.
+pub(crate) fn refuse(store: &mut Store, memory: MemoryKey, why: &str) {
+    let mut arrays = store.arrays.values_mut();
+    let has_it =
+        |array: &&mut Array| matches!(array.location, Location::Memory(own) if own == memory);
+    if let Some(array) = arrays.find(has_it) {
+        let text = format!("the system refused memory for it ({why}); drop it and put it again");
+        array.undefined = Some(text);
+        array.location = Location::Nowhere;
+        store.resident = store.resident.saturating_sub(array.bytes);
     }
 }
 

@@ -3,6 +3,7 @@
 
 use super::Engine;
 use crate::action::Action;
+use crate::arrays;
 use crate::call::{ActiveCall, Durability, GivenUp, State, Task};
 use crate::context::read_again;
 use crate::durable_calls::record_failure;
@@ -73,7 +74,7 @@ impl Engine {
     pub(super) fn no_memory(&mut self, memory: MemoryKey, why: &str) {
         let cx = &mut self.cx;
         cx.memory.lost(memory, &mut cx.out);
-        self.data.arrays.refused(memory, why);
+        arrays::refuse(&mut self.data.arrays, memory, why);
         let has_it = |(_, call): &(CallKey, &ActiveCall)| call.memory.buffer == Some(memory);
         let Some((key, call)) = cx.calls.iter().find(has_it) else {
             return;

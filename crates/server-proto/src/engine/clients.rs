@@ -5,7 +5,8 @@
 
 use super::Engine;
 use crate::action::{Action, Direction};
-use crate::call::State;
+use crate::call::{ActiveCall, State};
+use crate::connection::Connection;
 use crate::context::Context;
 use crate::data::source;
 use crate::event::{Identity, Refused};
@@ -348,20 +349,8 @@ fn stalled(engine: &mut Engine) -> Vec<(CallKey, ConnectionKey, Stall)> {
             continue;
         };
         let known = &cx.clients[connection];
-        let (began, moved, reads) = match direction {
-            Direction::Up => {
-                let accepted = call.times.accepted;
-                (
-                    accepted,
-                    call.streams.moved.max(accepted),
-                    known.takes_input(),
-                )
-            }
-            Direction::Down => {
-                let began = call.streams.moved;
-                (began, began.max(known.taken), true)
-            }
-        };
+        let (began, moved) = moments(call, known, direction);
+        let reads = direction == Direction::Down || known.takes_input();
         let pace = &known.paces[direction as usize];
         if !reads || lanes.waits(connection, direction) {
             over.push((connection, direction));
@@ -381,6 +370,20 @@ fn stalled(engine: &mut Engine) -> Vec<(CallKey, ConnectionKey, Stall)> {
         cx.clients[connection].paces[direction as usize].restart(now);
     }
     stalled
+}
+
+/// When a transfer began, and when its bytes last moved.
+fn moments(call: &ActiveCall, known: &Connection, direction: Direction) -> (Nanos, Nanos) {
+    match direction {
+        Direction::Up => {
+            let accepted = call.times.accepted;
+            (accepted, call.streams.moved.max(accepted))
+        }
+        Direction::Down => {
+            let began = call.streams.moved;
+            (began, began.max(known.taken))
+        }
+    }
 }
 
 #[cfg(test)]

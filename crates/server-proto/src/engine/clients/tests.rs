@@ -1,4 +1,5 @@
-//! Several clients of one server: who waits for whose memory, and who gives none back.
+//! Several clients of one server: who waits for whose memory, and who gives none back. The bytes of
+//! their calls do not matter here, so there are none.
 
 use super::*;
 use crate::event::{Accepted, Event, Finished, Now, Ready};
