@@ -304,6 +304,14 @@ impl Actions {
     pub(crate) fn pop(&mut self) -> Option<Action> {
         self.0.pop_front()
     }
+
+    /// Takes back that a worker gets a call. Returns whether the shell had not given it yet.
+    pub(crate) fn take_back(&mut self, call: CallKey) -> bool {
+        let before = self.0.len();
+        let runs = |action: &Action| matches!(action, Action::Run { call: of, .. } if *of == call);
+        self.0.retain(|action| !runs(action));
+        self.0.len() < before
+    }
 }
 
 /// A call as a worker needs it.

@@ -29,6 +29,8 @@ pub(crate) enum Location {
     Disk(Stored),
     /// In a file of the data folder. They are read when they are needed.
     File,
+    /// Nowhere: the system has refused memory for them. No call can use the array.
+    Nowhere,
 }
 
 /// The use of an array by a call.
@@ -70,6 +72,12 @@ impl Array {
     /// Whether a call writes it or waits to write it.
     pub(crate) fn is_written(&self) -> bool {
         self.calls.iter().any(|(_, writes)| *writes)
+    }
+
+    /// Why no call can use it, if the system has refused its memory.
+    pub(crate) fn is_nowhere(&self, id: HandleId) -> Option<Failure> {
+        let why = self.undefined.as_deref().unwrap_or_default();
+        matches!(self.location, Location::Nowhere).then(|| undefined(id, why))
     }
 }
 
@@ -292,7 +300,7 @@ impl Store {
             // Its bytes were subtracted when it was dropped.
             return match location {
                 Location::Memory(memory) => Some(memory),
-                Location::Moving | Location::Disk(_) | Location::File => None,
+                _ => None,
             };
         };
         self.leaving = self.leaving.saturating_sub(array.bytes);
@@ -348,12 +356,13 @@ impl Store {
         None
     }
 
-    /// Records that a file could not be read. Returns the calls that wait for it.
-    pub(crate) fn not_read(&mut self, id: HandleId) -> Vec<CallKey> {
+    /// Records that an array could not be read and is still there. Returns the calls that wait for
+    /// it.
+    pub(crate) fn not_read(&mut self, id: HandleId, there: Location) -> Vec<CallKey> {
         let Some(array) = self.arrays.get_mut(&id) else {
             return Vec::new();
         };
-        array.location = Location::File;
+        array.location = there;
         self.resident = self.resident.saturating_sub(array.bytes);
         array.calls.iter().map(|(call, _)| *call).collect()
     }
@@ -482,7 +491,7 @@ impl Store {
             form: array.form.clone(),
             stays: array.connection.is_none(),
             used: array.used,
-            on_disk: !matches!(array.location, Location::Memory(_)),
+            on_disk: !matches!(array.location, Location::Memory(_) | Location::Nowhere),
             undefined: array.undefined.clone(),
         })
     }
@@ -534,10 +543,9 @@ impl Store {
                 turn = Turn::Later;
                 continue;
             }
-            if let Some(why) = array.undefined.as_ref().filter(|_| !wanted.replaces) {
-                let id = wanted.id;
-                let text = format!("uses the array {id}, whose contents are undefined: {why}");
-                return Turn::Never(Failure::new(FailureKind::BadArgument, text));
+            let is_needed = !wanted.replaces || matches!(array.location, Location::Nowhere);
+            if let Some(why) = array.undefined.as_ref().filter(|_| is_needed) {
+                return Turn::Never(undefined(wanted.id, why));
             }
             turn = match (&array.location, turn) {
                 (Location::Disk(_) | Location::File, Turn::Now) => Turn::Read(wanted.id),
@@ -552,7 +560,7 @@ impl Store {
     pub(crate) fn memory(&self, uses: &[Use]) -> Vec<MemoryKey> {
         let location = |wanted: &Use| match &self.arrays.get(&wanted.id)?.location {
             Location::Memory(memory) => Some(*memory),
-            Location::Moving | Location::Disk(_) | Location::File => None,
+            _ => None,
         };
         uses.iter().filter_map(location).collect()
     }
@@ -572,7 +580,9 @@ impl Store {
             };
             array.calls.retain(|(other, _)| *other != call);
             if wanted.writes {
-                array.undefined = failed.map(str::to_string);
+                // The first reason counts: later calls fail because of it, and say so.
+                let why = failed.map(|why| array.undefined.take().unwrap_or_else(|| why.into()));
+                array.undefined = why;
             }
             waiting.extend(array.calls.iter().map(|(call, _)| *call));
             if array.is_dropped && array.calls.is_empty() {
@@ -617,7 +627,7 @@ impl Store {
                 None
             }
             Location::Disk(_) => Some(Remains::File),
-            Location::File => None,
+            Location::File | Location::Nowhere => None,
         }
     }
 
@@ -637,9 +647,10 @@ impl Store {
             .collect()
     }
 
-    /// Retention of stored arrays, in milliseconds after the last use.
+    /// Retention of stored arrays, in milliseconds after the last use: at least one, so that what
+    /// is in use is not looked at all the time.
     pub(crate) fn keep_ms(&self) -> u64 {
-        (self.settings.keep_h.clamp(0.0, 1e6) * 3.6e6) as u64
+        ((self.settings.keep_h.clamp(0.0, 1e6) * 3.6e6) as u64).max(1)
     }
 
     /// When the next unused array expires.
@@ -665,6 +676,25 @@ impl Store {
         }
         Some(id)
     }
+}
+
+/// The system has refused this memory: an array that should have it has no contents.
+pub(crate) fn refuse(store: &mut Store, memory: MemoryKey, why: &str) {
+    let mut arrays = store.arrays.values_mut();
+    let has_it =
+        |array: &&mut Array| matches!(array.location, Location::Memory(own) if own == memory);
+    if let Some(array) = arrays.find(has_it) {
+        let text = format!("the system refused memory for it ({why}); drop it and put it again");
+        array.undefined = Some(text);
+        array.location = Location::Nowhere;
+        store.resident = store.resident.saturating_sub(array.bytes);
+    }
+}
+
+/// The failure of a call that uses an array without contents.
+fn undefined(id: HandleId, why: &str) -> Failure {
+    let text = format!("uses the array {id}, whose contents are undefined: {why}");
+    Failure::new(FailureKind::BadArgument, text)
 }
 
 #[cfg(test)]

@@ -26,15 +26,22 @@ pub(crate) struct Starved {
     pub(crate) connection: ConnectionKey,
     /// When its request would have arrived at the reckoned rate. The earliest goes first.
     pub(crate) due: Nanos,
+    /// Bytes of the buffer that it wants; 0 for an array.
+    buffer: u64,
 }
 
 impl Starved {
-    /// A connection with a request of this many bytes.
-    pub(crate) fn new(connection: ConnectionKey, bytes: u64, now: Nanos) -> Starved {
+    /// A connection with a request that sends this many bytes, for a buffer of this size.
+    pub(crate) fn new(
+        connection: ConnectionKey,
+        (bytes, buffer): (u64, u64),
+        now: Nanos,
+    ) -> Starved {
         let takes = bytes.saturating_mul(1_000_000_000 / RECKONED_RATE);
         Starved {
             connection,
             due: now.saturating_add(takes),
+            buffer,
         }
     }
 }
@@ -105,9 +112,14 @@ impl Clients {
         self.connections.len()
     }
 
+    /// Number of open connections.
+    pub(crate) fn count_open(&self) -> usize {
+        self.connections.len() - self.closed.len()
+    }
+
     /// Whether all connections are closed.
     pub(crate) fn all_have_gone(&self) -> bool {
-        self.connections.len() == self.closed.len()
+        self.count_open() == 0
     }
 
     /// The open connections.
@@ -147,7 +159,7 @@ impl Clients {
     /// Why a user may not have another connection, if the operator's limit is reached.
     pub(crate) fn too_many(&self, user: &User, most: usize) -> Option<String> {
         let known = self.connections.values();
-        let open = known.filter(|known| known.connected && known.user == *user);
+        let open = known.filter(|known| !known.closed && known.connected && known.user == *user);
         (most > 0 && open.count() >= most)
             .then(|| format!("{user} has {most} connections, which is the limit for one user"))
     }
@@ -195,6 +207,13 @@ impl Clients {
         receiving.filter(long).count() < STREAMS
     }
 
+    /// The connection to which the results of a call leave that its client has given up.
+    pub(crate) fn who_reads(&self, call: CallKey) -> Option<ConnectionKey> {
+        let mut connections = self.connections.iter();
+        let reads = |(_, known): &(_, &Connection)| known.sending.contains(&call);
+        connections.find(reads).map(|(key, _)| key)
+    }
+
     /// Notes that a connection has calls that wait for a grant.
     pub(crate) fn note_holding(&mut self, key: ConnectionKey) {
         if !self.holding.contains(&key) {
@@ -228,9 +247,31 @@ impl Clients {
         (held, starved.due)
     }
 
-    /// The connection that is next to get memory, if any waits, and how much its user holds.
+    /// Whether a waiting request gets no memory before its own user gives some back. It is in
+    /// nobody's way then.
+    fn awaits_own(&self, starved: &Starved, memory: &Memory) -> bool {
+        let known = self.get(starved.connection);
+        known.is_some_and(|known| memory.awaits_own(starved.buffer, &known.user))
+    }
+
+    /// Whether a request of this user waits until the user gives memory back.
+    pub(crate) fn user_awaits_own(&self, user: &User, memory: &Memory) -> bool {
+        let mut starved = self.starved.iter();
+        starved.any(|one| {
+            let is_own = self
+                .get(one.connection)
+                .is_some_and(|known| known.user == *user);
+            is_own && self.awaits_own(one, memory)
+        })
+    }
+
+    /// The connection that is next to get memory, if any waits for others, and how much its user
+    /// holds.
     pub(crate) fn next_starved(&self, memory: &Memory) -> Option<(Starved, u64)> {
-        let ranked = self.starved.iter();
+        let ranked = self
+            .starved
+            .iter()
+            .filter(|one| !self.awaits_own(one, memory));
         let ranked = ranked.map(|starved| (self.rank(starved, memory), starved));
         let ((held, _), starved) = ranked.min_by_key(|(rank, _)| *rank)?;
         Some((*starved, held))
@@ -241,7 +282,7 @@ impl Clients {
         let rank = self.rank(own, memory);
         let others = self.starved.iter();
         let mut others = others.filter(|other| other.connection != own.connection);
-        others.any(|other| self.rank(other, memory) <= rank)
+        others.any(|other| self.rank(other, memory) <= rank && !self.awaits_own(other, memory))
     }
 
     /// Takes a connection from those that wait for memory.

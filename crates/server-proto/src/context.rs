@@ -47,6 +47,18 @@ pub(crate) enum Step {
     LookForFunctions,
 }
 
+/// Whether the system has refused the memory of a call.
+pub(crate) fn lacks_memory(cx: &Context, call: CallKey) -> bool {
+    let buffer = cx.calls[call].memory.buffer;
+    buffer.is_some_and(|buffer| !cx.memory.has(buffer))
+}
+
+/// Lets a durable call for which the system has no memory be read from the disk again.
+pub(crate) fn read_again(call: CallKey) -> Step {
+    let text = "got no memory from the system";
+    Step::RunAgain(call, Failure::new(FailureKind::Busy, text))
+}
+
 /// The time, as the shell has set it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
@@ -212,10 +224,10 @@ impl Context {
         Failure::new(kind, text)
     }
 
-    /// Lets a request wait until there is memory for it.
-    pub(crate) fn await_room(&mut self, key: ConnectionKey, offered: Offered) {
+    /// Lets a request wait until there is memory for it: a buffer of so many bytes, or an array.
+    pub(crate) fn await_room(&mut self, key: ConnectionKey, offered: Offered, buffer: u64) {
         let bytes = offered.offer.data_bytes();
-        let starved = Starved::new(key, bytes, self.now());
+        let starved = Starved::new(key, (bytes, buffer), self.now());
         let connection = &mut self.clients[key];
         if connection.proto.waits_for_grant(bytes) {
             connection.held.push_front(offered);

@@ -21,8 +21,8 @@ pub(crate) enum Purpose {
     Deliver(Option<Fetch>),
     /// Write an array to the disk because memory is short.
     Spill(HandleId),
-    /// Read an array back.
-    Unspill(HandleId),
+    /// Read an array back, which is there in this form.
+    Unspill(HandleId, Stored),
 }
 
 /// A client that wants the results of a durable call.

@@ -34,7 +34,7 @@ const SHARE_OF_MEMORY: u64 = 4;
 /// others wait on the disk.
 const WAITING: usize = 64;
 
-/// A call fails when this many of its workers were killed.
+/// A call fails after so many tries: its worker was killed, or it had no memory.
 const MOST_TRIES: u32 = 10;
 
 /// Whether the disk has finished everything that an ending server must wait for.
@@ -347,7 +347,7 @@ impl DurableCalls {
         };
         match durable.counts_loss(id) {
             tries if tries < MOST_TRIES => {
-                tracing::info!("{id} runs again: its worker {}", failure.message);
+                tracing::info!("{id} runs again: it or its worker {}", failure.message);
                 cx.step(Step::Release(key));
                 cx.step(Step::Record(
                     id,
@@ -356,7 +356,7 @@ impl DurableCalls {
                 ));
             }
             tries => {
-                let text = format!("{} ({tries} workers were killed)", failure.message);
+                let text = format!("{} ({tries} tries)", failure.message);
                 cx.fail(key, failure.kind, &text);
             }
         }

@@ -140,3 +140,6 @@ impl Elements {
         seconds / f64::from(self.queue.settings().pes)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -363,7 +363,7 @@ impl Engine {
                 self.durable_calls.result_written(cx, call, exec, stored);
             }
             Purpose::Spill(id) => self.data.spilled(cx, id, memory, stored),
-            Purpose::Load(_) | Purpose::Deliver(_) | Purpose::Unspill(_) => {}
+            Purpose::Load(_) | Purpose::Deliver(_) | Purpose::Unspill(..) => {}
         }
     }
 
@@ -385,7 +385,7 @@ impl Engine {
                 cx.memory.give_back(memory);
                 cx.has_room = true;
             }
-            Purpose::Unspill(id) => self.data.unspilled(cx, id, memory, read),
+            Purpose::Unspill(id, stored) => self.data.unspilled(cx, id, (memory, stored), read),
             Purpose::Submit(_) | Purpose::Finish(..) | Purpose::Spill(_) => {}
         }
     }

@@ -248,9 +248,9 @@ impl Functions {
         self.functions.len()
     }
 
-    /// Whether functions have this name, qualified or not.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.qualified.contains_key(name) || self.plain.contains_key(name)
+    /// Whether a function has this qualified name.
+    pub(crate) fn has(&self, qualified: &str) -> bool {
+        self.qualified.contains_key(qualified)
     }
 
     /// Number and text of the function with this name, qualified or not.

@@ -7,7 +7,7 @@ use crate::ServerStatus;
 use farcall_directory::message::{Function, Hold, Join, MOST_LEARNED, Noted, Report, Times};
 use farcall_rpc_proto::Nanos;
 use held::HeldData;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Time between two tries to reach a metaserver that is away.
 const RETRY: Nanos = 500_000_000;
@@ -76,7 +76,7 @@ pub struct Member {
     /// All times that the server has learned.
     learned: BTreeMap<String, Times>,
     /// Functions whose times the metaserver does not know yet.
-    untold: Vec<String>,
+    untold: BTreeSet<String>,
     held: HeldData,
     metaserver: Metaserver,
     asked: Option<Asked>,
@@ -103,7 +103,7 @@ impl Member {
             functions: Vec::new(),
             status: None,
             learned: BTreeMap::new(),
-            untold: Vec::new(),
+            untold: BTreeSet::new(),
             held: HeldData::default(),
             metaserver: Metaserver::Away,
             asked: None,
@@ -122,7 +122,7 @@ impl Member {
     /// Takes the status of the server at a time.
     pub fn take(&mut self, at: Nanos, mut status: ServerStatus) {
         for times in std::mem::take(&mut status.report.learned) {
-            self.untold.push(times.function.clone());
+            self.untold.insert(times.function.clone());
             self.learned.insert(times.function.clone(), times);
         }
         if let Some(data) = status.data.take() {
@@ -155,8 +155,7 @@ impl Member {
                 (Asked::Join, Ask::Join(join))
             }
             Metaserver::Connected { .. } if self.reports || now >= self.next => {
-                let count = self.untold.len().min(MOST_LEARNED);
-                let names = self.untold.drain(..count);
+                let names = (0..MOST_LEARNED).map_while(|_| self.untold.pop_first());
                 let learned = names.filter_map(|name| self.learned.get(&name).cloned());
                 let report = Report {
                     server: self.join.server,
@@ -263,6 +262,28 @@ mod tests {
         (0..count).map(function).collect()
     }
 
+    fn report() -> Report {
+        Report {
+            server: 0,
+            accepts: true,
+            memory: 0,
+            calls: 0,
+            queued: Vec::new(),
+            learned: Vec::new(),
+            booked: None,
+        }
+    }
+
+    fn status(report: Report) -> ServerStatus {
+        ServerStatus {
+            pes: 1,
+            memory: 0,
+            functions: None,
+            data: None,
+            report,
+        }
+    }
+
     #[test]
     fn a_server_with_very_many_functions_can_join() {
         for count in [1, 5_000, MOST_FUNCTIONS] {
@@ -285,26 +306,38 @@ mod tests {
     }
 
     #[test]
+    fn what_is_learned_while_the_metaserver_is_away_is_remembered_once() {
+        let mut member = Member::new(1, "farcall://a:1".to_owned(), "test");
+        for calls in 1..1000 {
+            let times = Times {
+                function: format!("f{}", calls % 3),
+                rates: Vec::new(),
+            };
+            let report = Report {
+                learned: vec![times],
+                ..report()
+            };
+            member.take(0, status(report));
+        }
+        assert_eq!(member.untold.len(), 3);
+        member.connected(false);
+        let told = std::iter::from_fn(|| {
+            let asked = member.poll(0);
+            member.answered(0, Answer::Noted(Noted { lease_s: 10.0 }));
+            asked
+        });
+        let reports = told.filter_map(|asked| match asked {
+            Ask::Report(report) => Some(report.learned.len()),
+            _ => None,
+        });
+        assert_eq!(reports.collect::<Vec<_>>(), [3]);
+    }
+
+    #[test]
     fn a_long_lease_is_renewed_before_its_connection_counts_as_idle() {
         for (lease_s, minutes) in [(360.0, 2), (36_000.0, 10), (1e9, 10)] {
             let mut member = Member::new(1, "farcall://a:1".to_owned(), "test");
-            let report = Report {
-                server: 0,
-                accepts: true,
-                memory: 0,
-                calls: 0,
-                queued: Vec::new(),
-                learned: Vec::new(),
-                booked: None,
-            };
-            let status = ServerStatus {
-                pes: 1,
-                memory: 0,
-                functions: None,
-                data: None,
-                report,
-            };
-            member.take(0, status);
+            member.take(0, status(report()));
             member.connected(false);
             for _ in 0..2 {
                 let _ = member.poll(0);

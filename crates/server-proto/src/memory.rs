@@ -147,9 +147,26 @@ impl Memory {
     /// Whether another buffer of this size would leave too little memory to others. A user's first
     /// buffer may have any size.
     fn exceeds_share(&self, bytes: u64, user: &User) -> bool {
+        self.exceeds_beside(bytes, user, self.in_use())
+    }
+
+    /// Whether a user must give memory back before it may have a buffer for so many bytes, also if
+    /// all others do.
+    pub(crate) fn awaits_own(&self, bytes: u64, user: &User) -> bool {
+        let stays = self.shared.saturating_add(self.held_by(user));
+        bytes > Memory::SMALL && self.exceeds_beside(self.wanted(bytes), user, stays)
+    }
+
+    /// Whether another buffer of this size leaves too little memory if so much is in use.
+    fn exceeds_beside(&self, bytes: u64, user: &User, in_use: u64) -> bool {
         let held = self.held_by(user);
-        let free = (self.limit).saturating_sub(self.in_use().saturating_add(bytes));
+        let free = (self.limit).saturating_sub(in_use.saturating_add(bytes));
         held > 0 && held.saturating_add(bytes) > SHARE.saturating_mul(free)
+    }
+
+    /// Whether a piece exists. The system may have refused it.
+    pub(crate) fn has(&self, memory: MemoryKey) -> bool {
+        self.pieces.contains(memory)
     }
 
     /// Size of a piece in bytes.

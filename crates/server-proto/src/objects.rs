@@ -27,6 +27,16 @@ struct PersistentObject {
     object: Object,
 }
 
+impl PersistentObject {
+    /// Whether one of its methods runs or waits for its turn.
+    fn has_calls(&self, elements: &Elements) -> bool {
+        let worker = self.object.worker.as_ref().ok();
+        let worker = worker.and_then(|worker| elements.workers.get(*worker));
+        let held = worker.and_then(|worker| worker.object.as_ref());
+        held.is_some_and(|held| held.turn.is_some())
+    }
+}
+
 /// All persistent objects, in the order of creation.
 #[derive(Default)]
 pub(crate) struct Objects {
@@ -382,9 +392,26 @@ impl Objects {
         }
     }
 
-    /// Destroys objects whose retention is over.
+    /// A call of the object in a worker has ended: the retention of the object begins again.
+    pub(crate) fn call_ended(&self, elements: &Elements, worker: WorkerKey, now: u64) {
+        let held = elements
+            .workers
+            .get(worker)
+            .and_then(|worker| worker.object.as_ref());
+        let found = held.and_then(|held| self.find(held.persistent?));
+        if let Some((_, persistent)) = found {
+            persistent.used.set(now);
+        }
+    }
+
+    /// Destroys objects whose retention is over. One whose methods run or wait is in use.
     pub(crate) fn expire(&mut self, cx: &mut Context, elements: &mut Elements, keep_ms: u64) {
-        while let Some(number) = self.expired(cx.steady_ms(), keep_ms) {
+        let now = cx.steady_ms();
+        while let Some(number) = self.expired(now, keep_ms) {
+            if self.objects[&number].has_calls(elements) {
+                self.objects[&number].used.set(now);
+                continue;
+            }
             tracing::debug!("the object {} has expired", self.objects[&number].id);
             self.drop_object(cx, elements, number);
         }
@@ -401,5 +428,110 @@ impl Objects {
         if let Some(id) = held.persistent {
             self.lost(id, failure);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::ActiveCall;
+    use crate::context::Step;
+    use crate::engine::Engine;
+    use crate::event::{Event, Finished, Now, Ready};
+    use crate::keys::CallKey;
+    use crate::settings::Settings;
+    use farcall_idl::{Scalar, parse_document};
+
+    const IDL: &str = "Module m; Library \"libc.so.6\";
+        DefClass Sleeper { DefMethod nap(IN int n) Calls \"C\" usleep(n); }";
+    const HOUR: u64 = 3_600_000_000_000;
+
+    /// A server with a persistent object.
+    fn server(keep_h: f64) -> (Engine, WorkerKey) {
+        let document = parse_document(IDL).document;
+        let mut settings = Settings::simple(false);
+        settings.arrays.keep_h = keep_h;
+        let mut engine = Engine::new(settings, [&document], Vec::new(), Now::default());
+        let worker = engine.elements.workers.start(&mut engine.cx, 0);
+        engine.handle(Event::Ready(worker, Ready::default()));
+        let id = HandleId([1; 16]);
+        engine.elements.workers[worker].object = Some(ObjectState {
+            persistent: Some(id),
+            ..ObjectState::default()
+        });
+        let object = Object {
+            file: 0,
+            class: "Sleeper".into(),
+            worker: Ok(worker),
+            persistent: Some(id),
+        };
+        let persistent = PersistentObject {
+            id,
+            user: User::named("anne"),
+            class: "m/Sleeper".into(),
+            used: Cell::new(0),
+            object,
+        };
+        engine.objects.objects.insert(1, persistent);
+        (engine, worker)
+    }
+
+    /// Calls the object's method.
+    fn call(engine: &mut Engine, worker: WorkerKey) -> CallKey {
+        let (number, function) = engine.cx.functions.iter().next().map_or_else(
+            || panic!("there is a method"),
+            |function| {
+                let name = function.interface.qualified_name();
+                engine.cx.functions.describe(&name).unwrap()
+            },
+        );
+        let layout = function.interface.layout(&[Some(Scalar::Int(1))], &[]);
+        let user = User::named("anne");
+        let mut call = ActiveCall::new(user, None, number, Vec::new(), layout.unwrap());
+        call.run.object = Some(worker);
+        let key = engine.cx.calls.insert(call);
+        engine.cx.step(Step::Enqueue(key));
+        engine.settle();
+        key
+    }
+
+    fn turn(engine: &mut Engine, nanos: u64) {
+        let now = Now { nanos, unix_ms: 0 };
+        engine.cx.clock.set(now);
+        engine.data.arrays.now = engine.cx.steady_ms();
+        engine.turn();
+    }
+
+    #[test]
+    fn an_object_stays_while_its_method_runs_and_for_its_retention_afterwards() {
+        let (mut engine, worker) = server(1.0);
+        let key = call(&mut engine, worker);
+        for half_hours in 0..10 {
+            turn(&mut engine, half_hours * HOUR / 2);
+            assert_eq!(engine.objects.objects.len(), 1, "{half_hours}");
+        }
+        turn(&mut engine, 5 * HOUR - 1);
+        let finished = Finished {
+            exec_nanos: 1,
+            failure: None,
+        };
+        engine.handle(Event::Finished(worker, key, finished));
+        assert!(engine.cx.calls.is_empty());
+        turn(&mut engine, 6 * HOUR - 2_000_000);
+        assert_eq!(
+            engine.objects.objects.len(),
+            1,
+            "unused for less than an hour"
+        );
+        turn(&mut engine, 6 * HOUR);
+        assert_eq!(engine.objects.objects.len(), 0);
+    }
+
+    #[test]
+    fn the_shortest_retention_does_not_keep_the_server_busy() {
+        let (mut engine, worker) = server(1e-12);
+        call(&mut engine, worker);
+        turn(&mut engine, HOUR);
+        assert!(engine.next_deadline().is_none_or(|next| next > HOUR));
     }
 }

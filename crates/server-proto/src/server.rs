@@ -224,7 +224,7 @@ impl Server {
         let refusal = match cx.is_ending() {
             // It came together with the end.
             Some(ending) => Some(ending.message),
-            None if cx.clients.len() >= most => {
+            None if cx.clients.count_open() >= most => {
                 let peer = &connection.peer.name;
                 tracing::warn!("{peer}: refused, {most} connections are open");
                 Some(format!("the server is full ({most} connections)"))

@@ -319,6 +319,14 @@ impl Worker {
         found.is_some_and(|posted| posted.call.take().is_some())
     }
 
+    /// Removes a call that the shell has not given to it.
+    pub(crate) fn never_gets(&mut self, call: CallKey, now: Nanos) {
+        self.posted.retain(|posted| posted.call != Some(call));
+        if self.posted.is_empty() {
+            self.rest(now);
+        }
+    }
+
     /// Moves on to its next call, after the first has ended or was skipped.
     pub(crate) fn goes_on(&mut self, now: Nanos) {
         self.posted.pop_front();

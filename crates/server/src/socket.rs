@@ -520,6 +520,9 @@ impl Socket {
             (!is_over).then(|| IoSlice::new(bytes))
         });
         let slices: Vec<_> = slices.collect();
+        if slices.is_empty() {
+            return Err(io::Error::other("the memory of the results is gone"));
+        }
         if let Some(session) = &mut self.session {
             return session.write(&mut Bare(self.fd.as_fd()), &slices);
         }

@@ -113,6 +113,24 @@ fn what_a_failed_call_was_to_write_is_not_read() {
 }
 
 #[test]
+fn calls_that_fail_because_of_an_earlier_one_name_it_once() {
+    let mut store = store(9, 1 << 30);
+    let (id, uses) = (add(&mut store, 1, 10), uses(HandleId([1; 16]), true));
+    store.line_up(call(1), &uses);
+    store.finish(call(1), &uses, Some("it crashed"));
+    let mut texts = Vec::new();
+    for number in 2..5 {
+        store.line_up(call(number), &uses);
+        let Turn::Never(failure) = store.turn(call(number), &uses) else {
+            panic!("the array {id} is undefined");
+        };
+        store.finish(call(number), &uses, Some(&failure.message));
+        texts.push(failure.message);
+    }
+    assert!(texts.iter().all(|text| *text == texts[0]), "{texts:?}");
+}
+
+#[test]
 fn what_was_used_least_leaves_and_comes_back() {
     let mut store = store(9, 1 << 30);
     let (old, new) = (add(&mut store, 1, 100_000), add(&mut store, 2, 100_000));
@@ -152,7 +170,7 @@ fn a_file_that_cannot_be_read_is_read_again_for_the_next_call() {
         store.line_up(call(number), &uses);
         assert!(matches!(store.turn(call(number), &uses), Turn::Read(read) if read == id));
         assert!(store.file_returning(id).is_some());
-        assert_eq!(store.not_read(id), [call(number)]);
+        assert_eq!(store.not_read(id, Location::File), [call(number)]);
         store.finish(call(number), &uses, None);
     }
     assert_eq!(store.resident, 0);

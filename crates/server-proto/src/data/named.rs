@@ -3,7 +3,7 @@
 
 use super::{Data, room};
 use crate::action::Action;
-use crate::arrays::Array;
+use crate::arrays::{Array, Location};
 use crate::context::Context;
 use crate::keys::{CallKey, ConnectionKey};
 use crate::memory::MemoryGrant;
@@ -180,7 +180,7 @@ impl Data {
                 tracing::warn!("a file of the data folder cannot be read: {error}");
                 cx.free(memory);
                 let text = format!("uses the array {id}, whose file cannot be read: {error}");
-                for call in self.arrays.not_read(id) {
+                for call in self.arrays.not_read(id, Location::File) {
                     cx.fail(call, FailureKind::BadArgument, &text);
                 }
             }

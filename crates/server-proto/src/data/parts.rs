@@ -48,7 +48,11 @@ impl Data {
                 let text = "named data cannot change: put a new version";
                 return Err(Failure::new(FailureKind::BadArgument, text));
             }
-            let is_here = self.arrays.get(part.id).is_some_and(|array| {
+            let array = self.arrays.get(part.id);
+            if let Some(failure) = array.and_then(|array| array.is_nowhere(part.id)) {
+                return Err(failure);
+            }
+            let is_here = array.is_some_and(|array| {
                 matches!(array.location, Location::Memory(_)) && !array.is_written()
             });
             let text = "a call uses the array, or it is being written to disk";

@@ -112,7 +112,7 @@ impl Data {
                 };
                 self.start_pull(cx, waiting, pull.address, pull.loan);
             }
-            MemoryGrant::Later => cx.await_room(key, Offer::Pull(pull).came(id, cx.now())),
+            MemoryGrant::Later => cx.await_room(key, Offer::Pull(pull).came(id, cx.now()), 0),
             MemoryGrant::Never(failure) => cx.refuse(key, id, &failure),
         }
     }

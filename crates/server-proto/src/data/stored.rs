@@ -105,7 +105,7 @@ impl Data {
                 connection.calls.insert(id, call);
                 return connection.proto.accept(id, now).then_some(call);
             }
-            MemoryGrant::Later => cx.await_room(key, Offer::Put(put).came(id, cx.now())),
+            MemoryGrant::Later => cx.await_room(key, Offer::Put(put).came(id, cx.now()), 0),
             MemoryGrant::Never(failure) => cx.refuse(key, id, &failure),
         }
         None
@@ -281,7 +281,7 @@ impl Data {
             about: None,
         };
         cx.disk
-            .read(Purpose::Unspill(id), transfer, stored, &mut cx.out);
+            .read(Purpose::Unspill(id, stored), transfer, stored, &mut cx.out);
     }
 
     /// Records that an array is on the disk, or why it is not.
@@ -315,16 +315,20 @@ impl Data {
         cx.has_room = true;
     }
 
-    /// Records that an array is back in memory, or why it is not.
+    /// Records that an array is back in memory, or why it is not. If its bytes may still be read
+    /// later, they stay on the disk.
     pub(crate) fn unspilled(
         &mut self,
         cx: &mut Context,
         id: HandleId,
-        buffer: MemoryKey,
+        (buffer, stored): (MemoryKey, Stored),
         read: Result<(), DiskError>,
     ) {
-        remove_file(cx, id);
+        let is_known = self.arrays.get(id).is_some();
         let memory = match read {
+            Err(error) if is_known && !error.is_damage => {
+                return self.stays_on_disk(cx, id, (buffer, stored), &error);
+            }
             Ok(()) => Ok(buffer),
             Err(error) => {
                 tracing::error!("an array cannot be read: {}", error.text);
@@ -334,10 +338,31 @@ impl Data {
                 ))
             }
         };
+        remove_file(cx, id);
         if let Some(lost) = self.arrays.returned(id, memory) {
             cx.free(lost);
         }
         self.candidates.extend(self.arrays.waiting());
+    }
+
+    /// Fails the calls that wait for an array which cannot be read from the disk now. The next call
+    /// tries again.
+    fn stays_on_disk(
+        &mut self,
+        cx: &mut Context,
+        id: HandleId,
+        (buffer, stored): (MemoryKey, Stored),
+        error: &DiskError,
+    ) {
+        tracing::error!("an array cannot be read now: {}", error.text);
+        cx.free(buffer);
+        let text = format!(
+            "uses the array {id}, which cannot be read from the disk now: {}; try again",
+            error.text
+        );
+        for call in self.arrays.not_read(id, Location::Disk(stored)) {
+            cx.fail(call, FailureKind::Busy, &text);
+        }
     }
 
     /// Ends the use of arrays by a call. `failed` says why the arrays that it writes are undefined.

@@ -4,7 +4,7 @@
 use super::{DurableCalls, SHARE_OF_MEMORY, is_over, record_failure};
 use crate::action::Transfer;
 use crate::call::{self, ActiveCall, Durability};
-use crate::context::{Context, Step};
+use crate::context::{Context, Step, lacks_memory, read_again};
 use crate::disk::Purpose;
 use crate::durable::{Durable, DurableCall, Stage};
 use crate::keys::CallKey;
@@ -161,6 +161,7 @@ impl DurableCalls {
         match read {
             _ if is_over(self.durable.as_ref(), id) => cx.step(Step::Release(key)),
             Ok(()) => cx.step(Step::Enqueue(key)),
+            Err(_) if lacks_memory(cx, key) => cx.step(read_again(key)),
             Err(error) => {
                 cx.step(Step::Release(key));
                 tracing::error!("the arguments of {id} cannot be read: {}", error.text);

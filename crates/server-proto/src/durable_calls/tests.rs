@@ -190,6 +190,27 @@ fn the_results_of_a_call_that_the_journal_refuses_are_removed() {
     assert_eq!(removed, [Content::Arguments, Content::Result]);
 }
 
+#[test]
+fn a_call_waits_for_its_function_and_not_for_another_of_the_same_name() {
+    let mut engine = server();
+    submit(&mut engine, "look", ID);
+    let Some(known) = engine.durable_calls.durable().unwrap().get(ID) else {
+        panic!("it runs");
+    };
+    // From a server whose function was in no module.
+    let record = Record {
+        number: 1,
+        function: "look".into(),
+        ..known.record.clone()
+    };
+    let mut engine = server();
+    engine.handle(Event::DurableOpened(vec![record], 0));
+    engine.turn();
+    let durable = engine.durable_calls.durable().unwrap();
+    assert_eq!(durable.get(ID).unwrap().stage, Stage::Unserved);
+    assert!(!taken(&mut engine).contains(&Wanted::Change(Change::Fail, Haste::Now)));
+}
+
 /// A server with a client.
 struct Pair {
     server: Server,

@@ -143,6 +143,16 @@ impl Elements {
         }
     }
 
+    /// Takes a call away from a worker that the shell has not given it to.
+    pub(crate) fn not_given(&mut self, cx: &mut Context, key: CallKey, worker: WorkerKey) {
+        let now = cx.now();
+        if let Some(known) = self.workers.get_mut(worker) {
+            known.never_gets(key, now);
+        }
+        self.queue.remove(key.number(), now);
+        self.pass_elements(cx, worker);
+    }
+
     /// Lets a call that its worker has not begun with wait for its turn again.
     pub(crate) fn requeue(&mut self, cx: &mut Context, key: CallKey) {
         let now = cx.now();

@@ -6,7 +6,7 @@ use super::{Elements, gpus};
 use crate::action::Action;
 use crate::call;
 use crate::call::ActiveCall;
-use crate::context::{Context, Step};
+use crate::context::{Context, Step, lacks_memory, read_again};
 use crate::flaw::{Flaw, has};
 use crate::functions::Function;
 use crate::gpus::{Gpus, Resources};
@@ -193,6 +193,7 @@ impl Elements {
 
     fn hand_over(&mut self, cx: &mut Context, key: CallKey, worker: WorkerKey) {
         match cx.calls[key].job_id() {
+            Some(_) if lacks_memory(cx, key) => cx.step(read_again(key)),
             Some(id) => self.book(cx, key, id, worker),
             None => self.launch(cx, key, worker),
         }
@@ -247,7 +248,9 @@ impl Elements {
             let call = &cx.calls[*call];
             cx.functions.get(call.function).is_ok_and(|function| {
                 let need = need(call, function);
-                need.library == library && (processes == 1 || need.resources.processes == processes)
+                // An object has its worker.
+                let wants_one = call.run.object.is_none() && need.library == library;
+                wants_one && (processes == 1 || need.resources.processes == processes)
             })
         };
         let queued = self.queue.waiting().map(CallKey::of_number);
@@ -283,6 +286,10 @@ impl Elements {
         if let call::State::Running { worker } = cx.calls[key].state
             && self.workers[worker].state == (State::Booked { call: key })
         {
+            if lacks_memory(cx, key) {
+                self.workers[worker].rest(cx.now());
+                return cx.step(read_again(key));
+            }
             self.launch(cx, key, worker);
         }
     }

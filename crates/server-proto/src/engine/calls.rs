@@ -3,7 +3,9 @@
 
 use super::Engine;
 use crate::action::Action;
+use crate::arrays;
 use crate::call::{ActiveCall, Durability, GivenUp, State, Task};
+use crate::context::read_again;
 use crate::durable_calls::record_failure;
 use crate::event::Finished;
 use crate::flaw::{Flaw, has};
@@ -67,14 +69,30 @@ impl Engine {
         }
     }
 
-    /// Fails what should have got memory that the system refused.
+    /// Fails what should have got memory that the system refused. A durable call whose record is on
+    /// its way has no memory from then on: it is read from the disk again when its turn comes.
     pub(super) fn no_memory(&mut self, memory: MemoryKey, why: &str) {
+        let cx = &mut self.cx;
+        cx.memory.lost(memory, &mut cx.out);
+        arrays::refuse(&mut self.data.arrays, memory, why);
         let has_it = |(_, call): &(CallKey, &ActiveCall)| call.memory.buffer == Some(memory);
-        let found = self.cx.calls.iter().find(has_it).map(|(key, _)| key);
-        if let Some(call) = found {
-            self.fail(call, FailureKind::Busy, &format!("has no memory: {why}"));
+        let Some((key, call)) = cx.calls.iter().find(has_it) else {
+            return;
+        };
+        let is_durable = !matches!(call.durability, Durability::None);
+        match call.state {
+            State::Running { worker } if cx.out.take_back(key) => {
+                self.elements.not_given(cx, key, worker);
+                if is_durable {
+                    return cx.step(read_again(key));
+                }
+            }
+            State::Receiving => {}
+            // It is read again when its turn comes.
+            _ if is_durable => return,
+            _ => self.elements.leave(key),
         }
-        self.cx.memory.lost(memory, &mut self.cx.out);
+        self.fail(key, FailureKind::Busy, &format!("has no memory: {why}"));
     }
 
     /// Fails a call that no worker has, unless it has ended.
@@ -183,7 +201,12 @@ impl Engine {
         // Its arrays may go to the disk now.
         cx.has_room |= cx.clients.someone_starves() || self.durable_calls.await_memory();
         if let Some(worker) = call.run.object {
+            let now = cx.steady_ms();
+            self.objects.call_ended(&self.elements, worker, now);
             self.elements.passes_turn(cx, key, worker);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,8 @@
 
 use super::Engine;
 use crate::action::{Action, Direction};
-use crate::call::State;
+use crate::call::{ActiveCall, State};
+use crate::connection::Connection;
 use crate::context::Context;
 use crate::data::source;
 use crate::event::{Identity, Refused};
@@ -330,6 +331,7 @@ fn stalled(engine: &mut Engine) -> Vec<(CallKey, ConnectionKey, Stall)> {
     let is_wanted = |user| {
         let held = next.filter(|_| window > 0 && !has(Flaw::AwaitsSlowClients));
         held.is_some_and(|held| cx.memory.held_by(user) >= held)
+            || window > 0 && cx.clients.user_awaits_own(user, &cx.memory)
     };
     let (mut stalled, mut over) = (Vec::new(), Vec::new());
     for (key, call) in cx.calls.iter() {
@@ -338,24 +340,17 @@ fn stalled(engine: &mut Engine) -> Vec<(CallKey, ConnectionKey, Stall)> {
             State::Sending => Direction::Down,
             _ => continue,
         };
-        let Some(connection) = call.connection else {
+        // Results that were given up hold memory until their last pieces are written.
+        let connection = match direction {
+            Direction::Up => call.connection,
+            Direction::Down => call.connection.or_else(|| cx.clients.who_reads(key)),
+        };
+        let Some(connection) = connection else {
             continue;
         };
         let known = &cx.clients[connection];
-        let (began, moved, reads) = match direction {
-            Direction::Up => {
-                let accepted = call.times.accepted;
-                (
-                    accepted,
-                    call.streams.moved.max(accepted),
-                    known.takes_input(),
-                )
-            }
-            Direction::Down => {
-                let began = call.streams.moved;
-                (began, began.max(known.taken), true)
-            }
-        };
+        let (began, moved) = moments(call, known, direction);
+        let reads = direction == Direction::Down || known.takes_input();
         let pace = &known.paces[direction as usize];
         if !reads || lanes.waits(connection, direction) {
             over.push((connection, direction));
@@ -376,3 +371,20 @@ fn stalled(engine: &mut Engine) -> Vec<(CallKey, ConnectionKey, Stall)> {
     }
     stalled
 }
+
+/// When a transfer began, and when its bytes last moved.
+fn moments(call: &ActiveCall, known: &Connection, direction: Direction) -> (Nanos, Nanos) {
+    match direction {
+        Direction::Up => {
+            let accepted = call.times.accepted;
+            (accepted, call.streams.moved.max(accepted))
+        }
+        Direction::Down => {
+            let began = call.streams.moved;
+            (began, began.max(known.taken))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -82,7 +82,8 @@ impl Engine {
         match self.buffer_for(key, &admissible.checked.layout, call.data_bytes) {
             MemoryGrant::Here(buffer) => self.take((key, id), asked, call, admissible, buffer),
             MemoryGrant::Later => {
-                self.cx.await_room(key, offer.came(id, asked));
+                let buffer = admissible.checked.layout.bytes;
+                self.cx.await_room(key, offer.came(id, asked), buffer);
             }
             MemoryGrant::Never(failure) => {
                 let failure = name_largest(
@@ -279,7 +280,7 @@ impl Engine {
         let is_small = bytes <= Memory::SMALL;
         let waits = cx.clients[key].proto.waits_for_grant(sent);
         let is_first = is_small || (cx.clients.is_receiving(key, &cx.calls) && !waits);
-        let own = Starved::new(key, sent, cx.now());
+        let own = Starved::new(key, (sent, bytes), cx.now());
         if !is_first && cx.clients.is_behind_starved(&own, &cx.memory) {
             return MemoryGrant::Later;
         }
@@ -292,11 +293,10 @@ impl Engine {
     pub(super) fn forget_held(&mut self, key: ConnectionKey, id: CallId) {
         let clients = &mut self.cx.clients;
         let connection = &mut clients[key];
-        let count = connection.held.len();
+        // The one behind it may want less memory.
+        let was_first = connection.held.front().is_some_and(|held| held.id == id);
         connection.held.retain(|held| held.id != id);
-        let was_held = connection.held.len() < count;
-        let is_starved = connection.waiting.is_some() || !connection.held.is_empty();
-        if was_held && !is_starved && clients.is_starved(key) {
+        if was_first && connection.waiting.is_none() && clients.is_starved(key) {
             clients.forget_starved(key);
             self.cx.has_room = true;
         }

@@ -10,8 +10,10 @@ use std::collections::BTreeMap;
 pub(crate) struct HeldData {
     all: BTreeMap<DatumName, Datum>,
     told: BTreeMap<DatumName, (u64, u64)>,
-    /// Whether the metaserver knows nothing yet.
+    /// Whether the metaserver knows nothing yet, or nothing certain.
     is_new: bool,
+    /// Whether data were ever told. A metaserver may still know them.
+    has_told: bool,
 }
 
 impl HeldData {
@@ -37,8 +39,8 @@ impl HeldData {
             .collect();
         let gone = self.told.keys().filter(|key| !self.all.contains_key(*key));
         let gone: Vec<DatumName> = gone.take(MOST_HELD).cloned().collect();
-        let anew = self.is_new && !self.all.is_empty();
-        (!held.is_empty() || !gone.is_empty()).then_some(Hold {
+        let anew = self.is_new && (self.has_told || !self.all.is_empty());
+        (anew || !held.is_empty() || !gone.is_empty()).then_some(Hold {
             server,
             anew,
             held,
@@ -48,7 +50,7 @@ impl HeldData {
 
     /// Records that this was told.
     pub(crate) fn told(&mut self, hold: &Hold) {
-        self.is_new = false;
+        (self.is_new, self.has_told) = (false, true);
         for key in &hold.gone {
             self.told.remove(key);
         }
@@ -61,6 +63,8 @@ impl HeldData {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use farcall_directory::message::Join;
+    use farcall_directory::{Directory, Settings};
 
     fn datum(number: usize, stamp: u64) -> Datum {
         Datum {
@@ -100,5 +104,37 @@ mod tests {
         assert_eq!(held.next(7), None);
         held.begin_anew();
         assert!(held.next(7).unwrap().anew);
+    }
+
+    #[test]
+    fn data_that_were_dropped_while_the_metaserver_was_away_are_forgotten() {
+        let mut directory = Directory::new(Settings::default());
+        let join = Join {
+            server: 1,
+            address: "farcall://a:1".into(),
+            agent: "test".into(),
+            pes: 1,
+            memory: 0,
+            functions: Vec::new(),
+        };
+        let mut held = HeldData::default();
+        let mut tell = |held: &mut HeldData| {
+            directory.join(1.0, join.clone()).unwrap();
+            held.begin_anew();
+            while let Some(hold) = held.next(1) {
+                directory.hold(1.0, hold.clone()).unwrap();
+                held.told(&hold);
+            }
+            directory.data_count()
+        };
+        assert_eq!(
+            held.next(1),
+            None,
+            "a server without data has nothing to say"
+        );
+        held.set(vec![datum(0, 1)]);
+        assert_eq!(tell(&mut held), 1);
+        held.set(Vec::new());
+        assert_eq!(tell(&mut held), 0);
     }
 }

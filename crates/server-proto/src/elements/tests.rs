@@ -1,0 +1,57 @@
+//! Which calls fail with a worker that cannot start. The simulator's workers never fail to bind a
+//! library that others have bound.
+
+use super::*;
+use crate::context::Step;
+use crate::engine::Engine;
+use crate::event::{Death, Event, Now, Ready};
+use crate::keys::WorkerKey;
+use crate::settings::Settings;
+use crate::worker::ObjectState;
+use farcall_idl::{Scalar, parse_document};
+use farcall_rpc_proto::{FailureKind, User};
+
+const IDL: &str = "Module m; Library \"libc.so.6\";
+    Define nap(IN int n) Calls \"C\" usleep(n);";
+
+/// A call of a user, or of a method of the object in a worker.
+fn call(engine: &mut Engine, object: Option<WorkerKey>) -> CallKey {
+    let (number, function) = engine.cx.functions.describe("nap").unwrap();
+    let layout = function.interface.layout(&[Some(Scalar::Int(1))], &[]);
+    let user = User::named("anne");
+    let mut call = ActiveCall::new(user, None, number, Vec::new(), layout.unwrap());
+    call.run.object = object;
+    let key = engine.cx.calls.insert(call);
+    engine.cx.step(Step::Enqueue(key));
+    engine.settle();
+    key
+}
+
+fn worker(engine: &mut Engine) -> WorkerKey {
+    let worker = engine.elements.workers.start(&mut engine.cx, 0);
+    engine.handle(Event::Ready(worker, Ready::default()));
+    worker
+}
+
+#[test]
+fn a_method_does_not_fail_with_a_worker_that_cannot_start() {
+    let document = parse_document(IDL).document;
+    let settings = Settings::simple(false);
+    let mut engine = Engine::new(settings, [&document], Vec::new(), Now::default());
+    let object = worker(&mut engine);
+    engine.elements.workers[object].object = Some(ObjectState::default());
+    worker(&mut engine);
+    let running = call(&mut engine, None);
+    let method = call(&mut engine, Some(object));
+    let waiting = call(&mut engine, None);
+    let starting = engine.elements.workers.start(&mut engine.cx, 0);
+    let death = Death {
+        kind: FailureKind::Internal,
+        cause: "cannot bind its library".into(),
+        had_begun: false,
+        is_foreign: false,
+    };
+    engine.handle(Event::Died(starting, death));
+    let lives = [running, method, waiting].map(|call| engine.cx.calls.contains(call));
+    assert_eq!(lives, [true, true, false]);
+}

@@ -1,0 +1,320 @@
+//! Memory that the system refuses, which the simulator never does: whatever wanted it must end with
+//! a cause, and its worker, its object and the server must go on. What is on the disk stays there.
+
+use super::*;
+use crate::Settings;
+use crate::arrays::{Turn, Use};
+use crate::call::ActiveCall;
+use crate::event::{Event, Now, Ready};
+use crate::keys::WorkerKey;
+use crate::ledger::{Ledger, Moment};
+use crate::record::{DiskError, Record, Stored};
+use crate::worker::{ObjectState, State as WorkerState};
+use farcall_idl::{Scalar, parse_document};
+use farcall_rpc_proto::{ArrayForm, DurableState, HandleId, JobId, Put, User};
+
+const IDL: &str = "Module m; Library \"libc.so.6\";
+    Define fill(IN int n, OUT double a[n]) Calls \"C\" bzero(a, n);";
+
+const NOW: Now = Now {
+    nanos: 1_000_000_000,
+    unix_ms: 0,
+};
+const WHY: &str = "too many open files";
+const ID: JobId = JobId([7; 16]);
+
+/// A server with a worker that starts.
+fn server() -> (Engine, WorkerKey) {
+    let document = parse_document(IDL).document;
+    let mut settings = Settings::simple(true);
+    settings.limits.memory = 1 << 30;
+    let mut engine = Engine::new(settings, [&document], Vec::new(), NOW);
+    engine.handle(Event::DurableOpened(Vec::new(), 0));
+    let worker = engine.elements.workers.start(&mut engine.cx, 0);
+    engine.turn();
+    (engine, worker)
+}
+
+/// A server with an idle worker.
+fn ready() -> (Engine, WorkerKey) {
+    let (mut engine, worker) = server();
+    let libraries = vec![None];
+    let ready = Ready {
+        libraries,
+        ..Ready::default()
+    };
+    engine.handle(Event::Ready(worker, ready));
+    while engine.cx.out.pop().is_some() {}
+    (engine, worker)
+}
+
+fn user() -> User {
+    User::named("anne")
+}
+
+/// A call that has its memory, as its server sees it, and all its arguments.
+fn call(engine: &mut Engine) -> ActiveCall {
+    let (number, function) = engine.cx.functions.describe("fill").unwrap();
+    let layout = function
+        .interface
+        .layout(&[Some(Scalar::Int(1000)), None], &[]);
+    let mut call = ActiveCall::new(user(), None, number, Vec::new(), layout.unwrap());
+    let cx = &mut engine.cx;
+    let buffer = cx.memory.take(8000, &user(), &mut cx.out);
+    call.memory.buffer = Some(buffer.unwrap());
+    call
+}
+
+/// Refuses the memory that is wanted. Returns whether a worker gets a call or ends.
+fn refuse(engine: &mut Engine) -> bool {
+    let mut touches_worker = false;
+    while let Some(action) = engine.cx.out.pop() {
+        match action {
+            Action::MakeMemory { memory, .. } => {
+                engine.handle(Event::NoMemory(memory, WHY.into()));
+            }
+            Action::Run { .. } | Action::EndWorker { .. } => touches_worker = true,
+            _ => {}
+        }
+    }
+    touches_worker
+}
+
+#[test]
+fn a_call_without_memory_fails_and_its_worker_and_object_go_on() {
+    for has_object in [false, true] {
+        let (mut engine, worker) = ready();
+        let mut call = call(&mut engine);
+        if has_object {
+            engine.elements.workers[worker].object = Some(ObjectState::default());
+            call.run.object = Some(worker);
+        }
+        let key = engine.cx.calls.insert(call);
+        engine.received(key);
+        assert!(matches!(engine.cx.calls[key].state, State::Running { .. }));
+        assert!(!refuse(&mut engine), "it never reached the worker");
+        assert!(!engine.cx.calls.contains(key));
+        assert_eq!(engine.elements.workers[worker].state, WorkerState::Idle);
+        assert_eq!(engine.elements.queue.used(), 0);
+        assert_eq!(engine.cx.memory.used(), 0);
+        assert_eq!(engine.cx.memory.held_by(&user()), 0);
+        engine.turn();
+    }
+}
+
+#[test]
+fn a_call_without_memory_does_not_wait_for_a_worker() {
+    let (mut engine, worker) = server();
+    let call = call(&mut engine);
+    let key = engine.cx.calls.insert(call);
+    engine.received(key);
+    assert!(!refuse(&mut engine));
+    assert!(!engine.cx.calls.contains(key));
+    engine.handle(Event::Ready(worker, Ready::default()));
+    engine.turn();
+    assert!(engine.cx.calls.is_empty());
+}
+
+fn submitted(engine: &mut Engine, repeatable: bool) -> CallKey {
+    let mut call = call(engine);
+    let function = engine.cx.functions.get(call.function).unwrap();
+    let mut message = Vec::new();
+    let request = farcall_rpc_proto::Call {
+        function: call.function,
+        scalars: vec![Some(Scalar::Int(1000)), None],
+        elements: vec![],
+        data_bytes: 0,
+        places: vec![],
+        output: false,
+        handles: vec![],
+        object: None,
+        reservation: None,
+        trace: None,
+        before: None,
+    };
+    request.encode(&mut message);
+    let record = Record {
+        number: 0,
+        id: ID,
+        user: user().name().into(),
+        interface: function.text().into(),
+        repeatable,
+        function: function.interface.qualified_name().into(),
+        call: message,
+        big_endian: cfg!(target_endian = "big"),
+        state: DurableState::Queued,
+        submitted: 0,
+        started: None,
+        ended: None,
+        kept_from: None,
+        keep: 1,
+        arguments: Stored::default(),
+        result: Stored {
+            bytes: 8000,
+            sum: 0,
+        },
+        made: None,
+        exec: None,
+        failure: None,
+    };
+    call.durability = Durability::Submitting(Box::new(record), user());
+    let key = engine.cx.calls.insert(call);
+    engine.durable_calls.reserve(&mut engine.cx, key).unwrap();
+    engine.received(key);
+    engine.settle();
+    key
+}
+
+/// Performs what the server wants, with a journal that works, until a worker gets a call or nothing
+/// is left. The system refuses memory `refusals` times. Returns whether a worker got the call.
+fn play(engine: &mut Engine, refusals: usize) -> bool {
+    let mut ledger = Ledger::new(1);
+    let mut refused = 0;
+    loop {
+        let mut action = engine.cx.out.pop();
+        if action.is_none() {
+            engine.turn();
+            action = engine.cx.out.pop();
+        }
+        let Some(action) = action else { return false };
+        match action {
+            Action::MakeMemory { memory, .. } if refused < refusals => {
+                refused += 1;
+                engine.handle(Event::NoMemory(memory, WHY.into()));
+            }
+            Action::Record { entry, .. } => {
+                let told = ledger.record(&entry, Moment::default());
+                ledger.commit();
+                engine.handle(told);
+            }
+            Action::Run { .. } => return true,
+            Action::EndWorker { .. } => panic!("the worker has done nothing wrong"),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_durable_call_without_memory_is_read_again_and_at_last_fails() {
+    for repeatable in [false, true] {
+        for (refusals, runs) in [(0, true), (1, true), (3, true), (100, false)] {
+            let (mut engine, worker) = ready();
+            submitted(&mut engine, repeatable);
+            assert_eq!(play(&mut engine, refusals), runs, "{repeatable} {refusals}");
+            let mut states = DurableState::ALL.iter();
+            let index = states.position(|state| *state == DurableState::Failed);
+            let failed = engine.durable_calls.counts()[index.unwrap()];
+            assert_eq!(failed, usize::from(!runs));
+            let is_idle = engine.elements.workers[worker].state == WorkerState::Idle;
+            assert_eq!(is_idle, !runs);
+        }
+    }
+}
+
+/// Stores an array of zeros.
+fn array(engine: &mut Engine) -> HandleId {
+    let form = ArrayForm {
+        element: "double".into(),
+        shape: vec![1000],
+        column_major: false,
+    };
+    let put = Put {
+        form,
+        data_bytes: 0,
+        stays: true,
+    };
+    let cx = &mut engine.cx;
+    let memory = cx.memory.hold(8000, &user(), &mut cx.out).unwrap();
+    let id = HandleId([3; 16]);
+    let arrays = &mut engine.data.arrays;
+    arrays.reserve(&user(), 8000);
+    arrays.insert(id, &put, user(), ConnectionKey::NONE, memory);
+    id
+}
+
+#[test]
+fn an_array_without_memory_can_be_dropped_and_nothing_else() {
+    let (mut engine, _) = ready();
+    let id = array(&mut engine);
+    assert!(!refuse(&mut engine));
+    let arrays = &mut engine.data.arrays;
+    for replaces in [false, true] {
+        let of = Use {
+            id,
+            writes: replaces,
+            replaces,
+            array: 0,
+        };
+        let Turn::Never(failure) = arrays.turn(CallKey::NONE, &[of]) else {
+            panic!("there is nothing to use");
+        };
+        assert!(failure.message.contains(WHY), "{failure}");
+    }
+    assert_eq!(arrays.drop_array(id), None);
+    assert_eq!(arrays.totals(), (0, 0, 0));
+    assert_eq!(engine.cx.memory.used(), 0);
+}
+
+/// Asks for an array that is on the disk, without a client.
+fn get(engine: &mut Engine, id: HandleId) -> CallKey {
+    let of = Use {
+        id,
+        writes: false,
+        replaces: false,
+        array: 0,
+    };
+    let mut get = ActiveCall::get(user(), (ConnectionKey::NONE, 1), 8000, of);
+    get.connection = None;
+    let key = engine.cx.calls.insert(get);
+    engine.data.arrays.line_up(key, &[of]);
+    engine.data.await_turn(&mut engine.cx, key);
+    engine.turn();
+    key
+}
+
+/// The read that the server wants. The system refuses memory if `is_refused`.
+fn read(engine: &mut Engine, is_refused: bool) -> u64 {
+    loop {
+        match engine.cx.out.pop().expect("the array is read") {
+            Action::MakeMemory { memory, .. } if is_refused => {
+                engine.handle(Event::NoMemory(memory, WHY.into()));
+            }
+            Action::ReadFile { ticket, .. } => return ticket,
+            Action::RemoveFile(..) => panic!("the array is still on the disk"),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn an_array_that_cannot_be_read_now_stays_on_the_disk() {
+    let (mut engine, _) = ready();
+    let id = array(&mut engine);
+    let (_, bytes, buffer) = engine.data.arrays.least_used().unwrap();
+    let stored = Stored { bytes, sum: 0 };
+    let cx = &mut engine.cx;
+    engine.data.spilled(cx, id, buffer, Ok(stored));
+    while engine.cx.out.pop().is_some() {}
+    for is_refused in [true, false] {
+        let key = get(&mut engine, id);
+        let ticket = read(&mut engine, is_refused);
+        let error = DiskError {
+            is_full: false,
+            is_damage: false,
+            text: WHY.into(),
+        };
+        engine.handle(Event::Fetched(ticket, Err(error)));
+        assert!(!engine.cx.calls.contains(key), "it has failed");
+        assert_eq!(engine.data.arrays.totals(), (1, 8000, 0));
+        assert_eq!(engine.cx.memory.used(), 0);
+    }
+    let key = get(&mut engine, id);
+    let ticket = read(&mut engine, false);
+    engine.handle(Event::Fetched(ticket, Ok(())));
+    engine.turn();
+    assert!(
+        !engine.cx.calls.contains(key),
+        "it has the array, and no client"
+    );
+    assert_eq!(engine.data.arrays.undefined(id), None);
+}

@@ -1,0 +1,181 @@
+//! Several clients of one server: who waits for whose memory, and who gives none back. The bytes of
+//! their calls do not matter here, so there are none.
+
+use super::*;
+use crate::event::{Accepted, Event, Finished, Now, Ready};
+use crate::settings::{Limits as Bounds, Settings};
+use crate::{Server, WorkerKey};
+use farcall_idl::{Scalar, parse_document};
+use farcall_rpc_proto::{Call, Hello, Limits, Transmit, User, client};
+
+const IDL: &str = "Module m; Library \"libc.so.6\";
+    Define fill(IN int n, OUT double a[n]) Calls \"C\" bzero(a, n);";
+const SECOND: u64 = 1_000_000_000;
+
+fn at(seconds: u64) -> Now {
+    Now {
+        nanos: seconds * SECOND,
+        unix_ms: 0,
+    }
+}
+
+/// A server with an idle worker and 64 MiB for calls.
+fn server() -> (Server, WorkerKey) {
+    server_with(|_| ())
+}
+
+fn server_with(limit: impl Fn(&mut Bounds)) -> (Server, WorkerKey) {
+    let document = parse_document(IDL).document;
+    let mut settings = Settings::simple(false);
+    limit(&mut settings.limits);
+    settings.limits.memory = 64 << 20;
+    settings.limits.stalled_s = 10.0;
+    settings.queue.pes = 4;
+    let mut server = Server::new(settings, [&document], Vec::new(), at(1));
+    server.set_time(at(1));
+    let worker = server.start_workers()[0];
+    server.handle(Event::Ready(worker, Ready::default()));
+    (server, worker)
+}
+
+/// A client, and its connection at the server.
+struct Client {
+    proto: client::Connection,
+    key: ConnectionKey,
+}
+
+impl Client {
+    fn connect(server: &mut Server, name: &str) -> Client {
+        let accepted = Accepted {
+            peer: name.into(),
+            user: User::named(name),
+            host: None,
+            is_local: true,
+            is_unix: false,
+            local: None,
+            ways: None,
+        };
+        let key = server.accept(accepted).unwrap();
+        let proto = client::Connection::new(Limits::default(), &Hello::new("test"));
+        let mut client = Client { proto, key };
+        client.send(server);
+        let identity = Identity {
+            user: User::named(name),
+            is_operator: false,
+            signature: None,
+        };
+        server.handle(Event::Authenticated(key, Ok(identity)));
+        let mut bytes = Vec::new();
+        let clients = server.clients_mut();
+        while clients.poll_transmit(key, &mut bytes, SECOND) != Transmit::Idle {}
+        client.proto.handle_input(&bytes).unwrap();
+        client
+    }
+
+    /// Passes on what the client says.
+    fn send(&mut self, server: &mut Server) {
+        let mut bytes = Vec::new();
+        while self.proto.poll_transmit(&mut bytes) != Transmit::Idle {}
+        while !bytes.is_empty() {
+            let taken = server.handle_input(self.key, &bytes);
+            bytes.drain(..taken);
+        }
+        server.turn();
+    }
+
+    /// Gives its only call up.
+    fn cancel(&mut self, server: &mut Server) {
+        let calls = &server.engine().cx.clients[self.key].calls;
+        let id = *calls.keys().next().unwrap();
+        assert!(self.proto.cancel(id));
+        self.send(server);
+    }
+
+    /// Calls a function that returns so many bytes. Returns whether the server has taken the call.
+    fn call(&mut self, server: &mut Server, bytes: u64) -> Option<CallKey> {
+        let (function, _) = server.engine().cx.functions.describe("fill").unwrap();
+        let call = Call {
+            function,
+            scalars: vec![Some(Scalar::Int(bytes as i64 / 8)), None],
+            elements: vec![],
+            data_bytes: 0,
+            places: vec![],
+            output: false,
+            handles: vec![],
+            object: None,
+            reservation: None,
+            trace: None,
+            before: None,
+        };
+        let id = self.proto.call(&call, bytes).unwrap();
+        self.send(server);
+        server.engine().cx.clients[self.key].calls.get(&id).copied()
+    }
+}
+
+#[test]
+fn who_waits_for_memory_of_its_own_is_in_nobodys_way() {
+    let (mut server, worker) = server();
+    let mut bob = Client::connect(&mut server, "bob");
+    let mut again = Client::connect(&mut server, "bob");
+    let mut anne = Client::connect(&mut server, "anne");
+    let first = bob.call(&mut server, 8000).unwrap();
+    assert_eq!(bob.call(&mut server, 52 << 20), None, "more than its share");
+    assert!(anne.call(&mut server, 200 << 10).is_some());
+    assert!(anne.call(&mut server, 1 << 20).is_some(), "there is memory");
+    assert!(
+        again.call(&mut server, 1 << 20).is_some(),
+        "also for small calls of bob"
+    );
+    // Its memory comes back.
+    server.handle(Event::Lost(again.key, None));
+    finish(&mut server, worker, first);
+    server.flushed(bob.key);
+    server.turn();
+    assert_eq!(server.engine().cx.clients[bob.key].calls.len(), 1);
+}
+
+#[test]
+fn a_client_that_has_left_counts_no_more() {
+    let (mut server, _) = server_with(|limits| {
+        (limits.connections, limits.connections_per_user) = (1, 1);
+    });
+    for _ in 0..2 {
+        let anne = Client::connect(&mut server, "anne");
+        assert!(server.engine().cx.clients[anne.key].connected);
+        server.handle(Event::Lost(anne.key, None));
+    }
+}
+
+#[test]
+fn results_that_nobody_wants_and_reads_do_not_hold_memory_for_ever() {
+    for is_cancelled in [false, true] {
+        let (mut server, worker) = server();
+        let mut anne = Client::connect(&mut server, "anne");
+        let call = anne.call(&mut server, 16 << 20).unwrap();
+        server.set_time(at(2));
+        finish(&mut server, worker, call);
+        if is_cancelled {
+            anne.cancel(&mut server);
+        }
+        for (seconds, is_open) in [(3, true), (30, false)] {
+            server.set_time(at(seconds));
+            server.turn();
+            assert_eq!(
+                server.clients().is_open(anne.key),
+                is_open,
+                "{is_cancelled}"
+            );
+        }
+        assert!(server.engine().cx.calls.is_empty());
+    }
+}
+
+/// A worker has finished a call.
+fn finish(server: &mut Server, worker: WorkerKey, call: CallKey) {
+    let done = Finished {
+        exec_nanos: 1,
+        failure: None,
+    };
+    server.handle(Event::Finished(worker, call, done));
+}
