@@ -20,5 +20,5 @@ mod world;
 
 pub use checker::Violation;
 pub use minimise::minimise;
-pub use options::{Faults, Flaw, GridFaults, Options, Subjects};
+pub use options::{Faults, Flaw, GridFaults, Options, Subjects, SystemFaults};
 pub use world::{Outcome, simulate};

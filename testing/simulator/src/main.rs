@@ -142,9 +142,13 @@ fn show(options: &Options, lines: usize) {
         short.metaservers,
         if short.stores { " with a store" } else { "" },
         short.subjects.names().join(", "),
-        [short.faults.names(), short.grid_faults.names()]
-            .concat()
-            .join(", ")
+        [
+            short.faults.names(),
+            short.system_faults.names(),
+            short.grid_faults.names()
+        ]
+        .concat()
+        .join(", ")
     );
     let skipped = outcome.history.len().saturating_sub(lines);
     if skipped > 0 {

@@ -1,7 +1,7 @@
 //! Shortens a failing history: fewer clients, servers and requests, fewer kinds of faults, fewer
 //! subjects. A shorter history counts only if it breaks the same invariant.
 
-use crate::options::{Faults, GridFaults, Options, Subjects};
+use crate::options::{Faults, GridFaults, Options, Subjects, SystemFaults};
 use crate::world::simulate;
 
 /// The shortest history found that breaks the same invariant. The returned options record it in
@@ -52,6 +52,12 @@ pub fn minimise(options: &Options) -> Options {
             faults,
             ..best.clone()
         });
+        let without =
+            (0..SystemFaults::COUNT).filter_map(|number| best.system_faults.without(number));
+        let fewer_system_faults = without.map(|system_faults| Options {
+            system_faults,
+            ..best.clone()
+        });
         let without = (0..Subjects::COUNT).filter_map(|number| best.subjects.without(number));
         let fewer_subjects = without.map(|subjects| Options {
             subjects,
@@ -60,6 +66,7 @@ pub fn minimise(options: &Options) -> Options {
         let fewer = fewer_clients
             .chain(fewer_hosts)
             .chain(fewer_faults)
+            .chain(fewer_system_faults)
             .chain(fewer_subjects);
         let mut smaller = fewer.chain(fewer_wishes);
         match smaller.find(|options| fails(options)) {

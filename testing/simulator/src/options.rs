@@ -75,6 +75,15 @@ flags! {
 }
 
 flags! {
+    /// Faults of the operating system.
+    SystemFaults {
+        /// It refuses memory now and then. What is lost by that looks like an error of the disk, so
+        /// this needs that fault.
+        refuses_memory,
+    }
+}
+
+flags! {
     /// Faults of simulations with metaservers.
     GridFaults {
         /// Metaservers are killed, also between two writes to their store.
@@ -143,7 +152,7 @@ impl Flaw {
         }
     }
 
-    /// Options of a history in which the fault can show.
+    /// Options of a history in which the fault can show, without faults of the system.
     pub fn options(self, seed: u64) -> Options {
         let options = match self {
             Flaw::OfServer(_) => Options::of_one_server(seed),
@@ -151,6 +160,7 @@ impl Flaw {
         };
         Options {
             flaw: Some(self),
+            system_faults: SystemFaults::default(),
             ..options
         }
     }
@@ -173,6 +183,8 @@ pub struct Options {
     pub stores: bool,
     /// Faults of servers, workers, disks and connections.
     pub faults: Faults,
+    /// Faults of the operating system.
+    pub system_faults: SystemFaults,
     /// Faults of simulations with metaservers.
     pub grid_faults: GridFaults,
     /// What clients do besides calls.
@@ -202,6 +214,7 @@ impl Options {
             metaservers: 0,
             stores: false,
             faults: Faults::some(&mut random),
+            system_faults: SystemFaults::some(&mut SplitMix64::new(seed ^ 0x5757)),
             grid_faults: GridFaults::default(),
             subjects: Subjects::some(&mut random),
             flaw: None,

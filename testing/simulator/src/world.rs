@@ -220,6 +220,13 @@ impl World {
         self.may_fail(pick(&self.options.grid_faults), once_in)
     }
 
+    /// Whether the system refuses memory now.
+    fn memory_is_refused(&mut self) -> bool {
+        let options = &self.options;
+        let may = options.system_faults.refuses_memory && options.faults.disk_errors;
+        self.may_fail(may, 20)
+    }
+
     fn may_fail(&mut self, is_among: bool, once_in: u64) -> bool {
         let may = self.now < HEALED && !self.is_healed && is_among;
         let fails = may && self.random.below(once_in) == 0;

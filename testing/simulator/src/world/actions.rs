@@ -85,6 +85,10 @@ impl World {
                 }
             }
             Action::MakeMemory { memory, bytes } => {
+                if self.memory_is_refused() {
+                    return Some(Event::NoMemory(memory, "the system has none".into()));
+                }
+                let machine = self.hosts[host].machine.as_mut()?;
                 machine.memories.insert(memory, blank(bytes));
             }
             Action::FreeMemory(memory) => {
@@ -192,7 +196,9 @@ impl World {
                 bytes.extend_from_slice(&all[start..start + length]);
             }
         }
-        let written = if self.fails(|faults| faults.disk_is_full, 50) {
+        let written = if !self.has_memory(host, &transfer) {
+            Err(error(false, "its memory was refused"))
+        } else if self.fails(|faults| faults.disk_is_full, 50) {
             Err(error(true, "no room"))
         } else if self.fails(|faults| faults.disk_errors, 50) {
             Err(error(false, "the disk cannot be written"))
@@ -207,11 +213,17 @@ impl World {
         self.after(host, delay, ToLife::Later(Box::new(event)));
     }
 
+    /// Whether there is the memory that a transfer reads or writes. The system may have refused it.
+    fn has_memory(&mut self, host: usize, transfer: &Transfer) -> bool {
+        let machine = self.machine(host);
+        machine.is_none_or(|machine| machine.memories.contains_key(&transfer.memory))
+    }
+
     fn read_file(&mut self, host: usize, ticket: u64, mut transfer: Transfer, stored: Stored) {
         let mut read = self.hosts[host]
             .disk
             .read(transfer.id, transfer.content, stored);
-        if self.fails(|faults| faults.disk_errors, 50) {
+        if !self.has_memory(host, &transfer) || self.fails(|faults| faults.disk_errors, 50) {
             read = Err(DiskError {
                 is_full: false,
                 is_damage: false,
