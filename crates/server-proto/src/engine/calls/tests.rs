@@ -1,5 +1,5 @@
-//! Memory that the system refuses, which the simulator never does: whatever wanted it must end with
-//! a cause, and its worker, its object and the server must go on. What is on the disk stays there.
+//! Memory that the system refuses: whatever wanted it must end with a cause, and its worker, its
+//! object and the server must go on. What is on the disk stays there.
 
 use super::*;
 use crate::Settings;
