@@ -97,6 +97,8 @@ pub struct Death {
     /// Whether something else than the function and the server has ended it. The same call may then
     /// succeed in another worker.
     pub is_foreign: bool,
+    /// Whether it never had a process, because the system refused one. That may pass.
+    pub is_unborn: bool,
 }
 
 /// A worker's report after it has bound its library.
