@@ -112,7 +112,7 @@ pub(crate) struct Durable {
     expiries: BTreeSet<(u64, JobId)>,
     usage: Map<User, Usage>,
     pub(crate) unconfirmed: Unconfirmed,
-    /// Bytes of memory that waiting calls hold.
+    /// Bytes of memory that calls hold which wait or run.
     pub(crate) held: u64,
     /// Connections with questions that could not be answered at once.
     clients: Set<ConnectionKey>,
@@ -274,8 +274,10 @@ impl Durable {
     }
 
     /// The call on the disk whose turn is next: of the user who has fewest calls in memory.
-    pub(crate) fn next_waiting(&self) -> Option<JobId> {
+    /// `passed` are users whose turn is over.
+    pub(crate) fn next_waiting(&self, passed: &BTreeSet<User>) -> Option<JobId> {
         let waiting = self.backlog.numbers.iter();
+        let waiting = waiting.filter(|(user, _)| !passed.contains(user));
         let waiting = waiting.filter_map(|(user, numbers)| {
             let in_memory = self.in_memory(user);
             let number = *numbers.first()?;

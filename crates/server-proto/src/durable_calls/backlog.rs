@@ -1,22 +1,25 @@
 //! Durable calls that wait on the disk: they come into memory while there is room for them. A call
 //! whose function this server does not have waits until the function is added.
 
-use super::{DurableCalls, SHARE_OF_MEMORY, is_over, record_failure};
+use super::{DurableCalls, has_room, is_over, record_failure};
 use crate::action::Transfer;
 use crate::call::{self, ActiveCall, Durability};
 use crate::context::{Context, Step, lacks_memory, read_again};
 use crate::disk::Purpose;
-use crate::durable::{Durable, DurableCall, Stage};
+use crate::durable::{DurableCall, Stage};
 use crate::keys::CallKey;
 use crate::memory::NoMemory;
 use crate::record::{Content, DiskError, Stored};
-use farcall_rpc_proto::{Call, Direction, Failure, FailureKind, JobId, Pieces, Side, User};
+use farcall_rpc_proto::{Call, Direction, Failure, FailureKind, JobId, Pieces, Side};
+use std::collections::BTreeSet;
 
 /// Whether a call that waits on the disk is in memory now.
 enum Loaded {
     Yes,
     /// It waits for memory.
     NoRoom,
+    /// It waits for memory that its user's other calls have.
+    AwaitsOwn,
     /// It waits for its function, which the server does not have.
     NoFunction,
 }
@@ -27,14 +30,20 @@ impl DurableCalls {
         if let Some(durable) = &mut self.durable {
             durable.lacks = None;
         }
-        let mut unserved = 0;
-        while let Some(id) = self.durable.as_ref().and_then(Durable::next_waiting) {
+        let (mut unserved, mut passed) = (0, BTreeSet::new());
+        let next = |calls: &DurableCalls, passed: &_| calls.durable.as_ref()?.next_waiting(passed);
+        while let Some(id) = next(self, &passed) {
             let loaded = self.load(cx, id);
             let Some(durable) = &mut self.durable else {
                 return;
             };
             match loaded {
                 Ok(Loaded::NoRoom) => break,
+                // Other users need not wait until these calls have ended.
+                Ok(Loaded::AwaitsOwn) => {
+                    passed.extend(durable.get(id).map(|call| call.user.clone()));
+                    continue;
+                }
                 Ok(Loaded::NoFunction) => {
                     durable.await_function(id);
                     unserved += 1;
@@ -55,11 +64,10 @@ impl DurableCalls {
 
     /// Brings a call from the disk into memory.
     fn load(&mut self, cx: &mut Context, id: JobId) -> Result<Loaded, Failure> {
-        let limit = cx.settings.limits.memory / SHARE_OF_MEMORY;
         let Some(durable) = &mut self.durable else {
             return Ok(Loaded::Yes);
         };
-        let Some(DurableCall { record, .. }) = durable.get(id) else {
+        let Some(DurableCall { record, user, .. }) = durable.get(id) else {
             return Ok(Loaded::Yes);
         };
         if !cx.functions.has(&record.function) {
@@ -83,14 +91,17 @@ impl DurableCalls {
         if layout.sent_bytes() != record.arguments.bytes {
             return Err(changed("the size of its arguments has changed".to_string()));
         }
-        if durable.held > 0 && durable.held.saturating_add(layout.bytes) > limit {
+        if cx.memory.awaits_own(layout.bytes, user) {
+            return Ok(Loaded::AwaitsOwn);
+        }
+        if !has_room(durable, cx, layout.bytes) {
             return Ok(Loaded::NoRoom);
         }
         let (stored, big_endian) = (record.arguments, record.big_endian);
         // Reservations end with their server, and the next one numbers its own.
         let reservation = call.reservation.filter(|_| durable.is_own(record));
         let cause = call.trace;
-        let (message, user) = (record.call.clone(), User::named(&record.user));
+        let (message, user) = (record.call.clone(), user.clone());
         let buffer = match layout.bytes {
             0 => None,
             bytes => match cx.memory.take(bytes, &user, &mut cx.out) {

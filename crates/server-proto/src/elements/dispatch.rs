@@ -225,6 +225,8 @@ impl Elements {
         };
         known.post(key, posting, now);
         call.enter(call::State::Running { worker });
+        // A durable call that runs leaves its place to one that waits on the disk.
+        cx.has_room |= call.job_id().is_some();
         cx.out.push(Action::Run { worker, call: key });
         if has(Flaw::BooksTwice) {
             self.queue.pause(key.number(), now);
