@@ -73,6 +73,8 @@ struct Backlog {
     numbers: BTreeMap<User, BTreeSet<u64>>,
     /// Most calls of one user that wait or run in memory.
     most_in_memory: usize,
+    /// Until when none of them is read, because the system could not read one.
+    rests_until: Option<Nanos>,
 }
 
 /// How long servers have served with the state folder.
@@ -142,6 +144,7 @@ impl Durable {
             backlog: Backlog {
                 numbers: BTreeMap::new(),
                 most_in_memory,
+                rests_until: None,
             },
             expiries: BTreeSet::new(),
             usage: Map::default(),
@@ -223,6 +226,24 @@ impl Durable {
             let waiting = waiting.or_default();
             waiting.insert(durable_call.record.number);
         }
+    }
+
+    /// Lets a call that could not be read wait for its turn again, and all others for a moment.
+    pub(crate) fn await_turn_after(&mut self, id: JobId, until: Nanos) {
+        self.set_stage(id, Stage::Disk);
+        self.await_turn(id);
+        self.backlog.rests_until = Some(until);
+    }
+
+    /// Until when no call is read from the disk.
+    pub(crate) fn rests_until(&self) -> Option<Nanos> {
+        self.backlog.rests_until
+    }
+
+    /// Whether calls can be read from the disk from now on, and could not before.
+    pub(crate) fn has_rested(&mut self, now: Nanos) -> bool {
+        let rest = &mut self.backlog.rests_until;
+        rest.take_if(|until| *until <= now).is_some()
     }
 
     /// A call waits no longer for its turn.

@@ -1,7 +1,7 @@
 //! Durable calls that wait on the disk: they come into memory while there is room for them. A call
 //! whose function this server does not have waits until the function is added.
 
-use super::{DurableCalls, has_room, is_over, record_failure};
+use super::{DurableCalls, MOST_TRIES, has_room, is_over, record_failure};
 use crate::action::Transfer;
 use crate::call::{self, ActiveCall, Durability};
 use crate::context::{Context, Step, lacks_memory, read_again};
@@ -10,8 +10,11 @@ use crate::durable::{DurableCall, Stage};
 use crate::keys::CallKey;
 use crate::memory::NoMemory;
 use crate::record::{Content, DiskError, Stored};
-use farcall_rpc_proto::{Call, Direction, Failure, FailureKind, JobId, Pieces, Side};
+use farcall_rpc_proto::{Call, Direction, Failure, FailureKind, JobId, Nanos, Pieces, Side};
 use std::collections::BTreeSet;
+
+/// Pause after the arguments of a call could not be read.
+const PAUSE: Nanos = 1_000_000_000;
 
 /// Whether a call that waits on the disk is in memory now.
 enum Loaded {
@@ -28,6 +31,9 @@ impl DurableCalls {
     /// Reads waiting calls from the disk while there is room for them.
     pub(crate) fn load_backlog(&mut self, cx: &mut Context) {
         if let Some(durable) = &mut self.durable {
+            if durable.rests_until().is_some() {
+                return;
+            }
             durable.lacks = None;
         }
         let (mut unserved, mut passed) = (0, BTreeSet::new());
@@ -173,6 +179,16 @@ impl DurableCalls {
             _ if is_over(self.durable.as_ref(), id) => cx.step(Step::Release(key)),
             Ok(()) => cx.step(Step::Enqueue(key)),
             Err(_) if lacks_memory(cx, key) => cx.step(read_again(key)),
+            Err(error) if !error.is_damage && self.tries_again(cx, id) => {
+                tracing::warn!(
+                    "the arguments of {id} cannot be read now: {}; the server tries again",
+                    error.text
+                );
+                cx.step(Step::Release(key));
+                if cx.draining {
+                    self.refuse_stranded(cx);
+                }
+            }
             Err(error) => {
                 cx.step(Step::Release(key));
                 tracing::error!("the arguments of {id} cannot be read: {}", error.text);
@@ -180,6 +196,19 @@ impl DurableCalls {
                 record_failure(cx, id, Failure::new(FailureKind::StorageFault, text));
             }
         }
+    }
+
+    /// Lets a call wait for its turn again whose arguments could not be read, although they are
+    /// there: for lack of descriptors, for instance. After some tries, there is none.
+    fn tries_again(&mut self, cx: &Context, id: JobId) -> bool {
+        let Some(durable) = &mut self.durable else {
+            return false;
+        };
+        let again = durable.counts_loss(id) < MOST_TRIES;
+        if again {
+            durable.await_turn_after(id, cx.now().saturating_add(PAUSE));
+        }
+        again
     }
 }
 

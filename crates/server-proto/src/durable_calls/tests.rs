@@ -6,6 +6,7 @@ use crate::Server;
 use crate::engine::Engine;
 use crate::event::{Accepted, Event, Finished, Identity, Now, Ready};
 use crate::keys::WorkerKey;
+use crate::memory::Memory;
 use crate::record::Entry;
 use crate::settings::Settings;
 use farcall_idl::{Scalar, parse_document};
@@ -15,6 +16,7 @@ use farcall_rpc_proto::{Call, Hello, JOBS, Limits, SubmitRequest, Transmit};
 const IDL: &str = "Module m; Library \"libc.so.6\";
     Define look(IN int n) Repeatable \"yes\" Calls \"C\" usleep(n);
     Define once(IN int n) Calls \"C\" usleep(n);
+    Define send(IN int n, IN double a[n]) Repeatable \"yes\" Calls \"C\" bzero(a, n);
     Define fill(IN int n, OUT double a[n]) Repeatable \"yes\" Calls \"C\" bzero(a, n);";
 
 const NOW: Now = Now {
@@ -232,6 +234,51 @@ fn a_call_waits_for_its_function_and_not_for_another_of_the_same_name() {
     let durable = engine.durable_calls.durable().unwrap();
     assert_eq!(durable.get(ID).unwrap().stage, Stage::Unserved);
     assert!(!taken(&mut engine).contains(&Wanted::Change(Change::Fail, Haste::Now)));
+}
+
+/// The tickets of the files that the shell must read.
+fn reads(engine: &mut Engine) -> Vec<u64> {
+    engine.turn();
+    engine.turn();
+    let actions = std::iter::from_fn(|| engine.cx.out.pop());
+    let tickets = actions.filter_map(|action| match action {
+        Action::ReadFile { ticket, .. } => Some(ticket),
+        _ => None,
+    });
+    tickets.collect()
+}
+
+/// A server may have no descriptor left for a moment.
+#[test]
+fn arguments_that_cannot_be_read_now_are_read_again() {
+    let mut engine = server();
+    engine.cx.memory = Memory::new(1 << 20);
+    engine.cx.settings.limits.memory = 1 << 20;
+    let (function, described) = engine.cx.functions.describe("send").unwrap();
+    let name = described.interface.qualified_name().into_owned();
+    let mut record = queued(ID, "anne", &name, described.text());
+    let call = call_of(function, vec![Some(Scalar::Int(100)), None]);
+    call.encode(&mut record.call);
+    (record.number, record.arguments.bytes) = (1, 800);
+    engine.handle(Event::DurableOpened(vec![record], 0));
+    let error = |is_damage| DiskError {
+        is_full: false,
+        is_damage,
+        text: "Too many open files".into(),
+    };
+    let [ticket] = reads(&mut engine)[..] else {
+        panic!("it is not read")
+    };
+    engine.handle(Event::Fetched(ticket, Err(error(false))));
+    assert!(reads(&mut engine).is_empty(), "not at once");
+    let nanos = engine.next_deadline().unwrap();
+    engine.cx.clock.set(Now { nanos, unix_ms: 0 });
+    let [ticket] = reads(&mut engine)[..] else {
+        panic!("it is not read again")
+    };
+    engine.handle(Event::Fetched(ticket, Err(error(true))));
+    let failed = Wanted::Change(Change::Fail, Haste::Now);
+    assert_eq!(taken(&mut engine), [failed], "its arguments are lost");
 }
 
 /// The calls of the second user must not wait until the first call of the first user has ended.
