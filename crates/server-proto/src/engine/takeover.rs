@@ -215,7 +215,7 @@ mod tests {
     /// It waits for memory then, as other requests do.
     #[test]
     fn a_request_that_has_outlasted_the_takeover_is_not_refused_for_it() {
-        let none = [&farcall_idl::parse_document("").document; 0];
+        let none: [&farcall_idl::Document; 0] = [];
         let mut engine = Engine::new(Settings::simple(true), none, Vec::new(), Now::default());
         for is_under_way in [false, true] {
             engine.takeover.is_under_way = is_under_way;
