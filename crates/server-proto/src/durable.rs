@@ -73,8 +73,6 @@ struct Backlog {
     numbers: BTreeMap<User, BTreeSet<u64>>,
     /// Most calls of one user that wait or run in memory.
     most_in_memory: usize,
-    /// Until when none of them is read, because the system could not read one.
-    rests_until: Option<Nanos>,
 }
 
 /// How long servers have served with the state folder.
@@ -122,6 +120,8 @@ pub(crate) struct Durable {
     pub(crate) starved: VecDeque<Fetch>,
     /// Bytes that the next call of the backlog needs while others have the memory.
     pub(crate) lacks: Option<u64>,
+    /// Until when no call is read from the disk, because the system could not read one.
+    pub(crate) rests_until: Option<Nanos>,
 }
 
 impl Durable {
@@ -144,7 +144,6 @@ impl Durable {
             backlog: Backlog {
                 numbers: BTreeMap::new(),
                 most_in_memory,
-                rests_until: None,
             },
             expiries: BTreeSet::new(),
             usage: Map::default(),
@@ -153,6 +152,7 @@ impl Durable {
             clients: Set::default(),
             starved: VecDeque::new(),
             lacks: None,
+            rests_until: None,
         };
         for record in records {
             let (id, is_queued) = (record.id, record.state == DurableState::Queued);
@@ -232,18 +232,7 @@ impl Durable {
     pub(crate) fn await_turn_after(&mut self, id: JobId, until: Nanos) {
         self.set_stage(id, Stage::Disk);
         self.await_turn(id);
-        self.backlog.rests_until = Some(until);
-    }
-
-    /// Until when no call is read from the disk.
-    pub(crate) fn rests_until(&self) -> Option<Nanos> {
-        self.backlog.rests_until
-    }
-
-    /// Whether calls can be read from the disk from now on, and could not before.
-    pub(crate) fn has_rested(&mut self, now: Nanos) -> bool {
-        let rest = &mut self.backlog.rests_until;
-        rest.take_if(|until| *until <= now).is_some()
+        self.rests_until = Some(until);
     }
 
     /// A call waits no longer for its turn.

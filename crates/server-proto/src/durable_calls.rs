@@ -34,8 +34,8 @@ const SHARE_OF_MEMORY: u64 = 4;
 /// others wait on the disk.
 const WAITING: usize = 64;
 
-/// A call fails after so many tries: its worker was killed, it had no memory, or its arguments could
-/// not be read.
+/// A call fails after so many tries: its worker was killed, it had no memory, or its arguments
+/// could not be read.
 const MOST_TRIES: u32 = 10;
 
 /// Whether the disk has finished everything that an ending server must wait for.

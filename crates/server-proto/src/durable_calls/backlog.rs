@@ -31,7 +31,7 @@ impl DurableCalls {
     /// Reads waiting calls from the disk while there is room for them.
     pub(crate) fn load_backlog(&mut self, cx: &mut Context) {
         if let Some(durable) = &mut self.durable {
-            if durable.rests_until().is_some() {
+            if durable.rests_until.is_some() {
                 return;
             }
             durable.lacks = None;
@@ -179,7 +179,7 @@ impl DurableCalls {
             _ if is_over(self.durable.as_ref(), id) => cx.step(Step::Release(key)),
             Ok(()) => cx.step(Step::Enqueue(key)),
             Err(_) if lacks_memory(cx, key) => cx.step(read_again(key)),
-            Err(error) if !error.is_damage && self.tries_again(cx, id) => {
+            Err(error) if !error.is_damage && reads_again(self, cx, id) => {
                 tracing::warn!(
                     "the arguments of {id} cannot be read now: {}; the server tries again",
                     error.text
@@ -197,19 +197,19 @@ impl DurableCalls {
             }
         }
     }
+}
 
-    /// Lets a call wait for its turn again whose arguments could not be read, although they are
-    /// there: for lack of descriptors, for instance. After some tries, there is none.
-    fn tries_again(&mut self, cx: &Context, id: JobId) -> bool {
-        let Some(durable) = &mut self.durable else {
-            return false;
-        };
-        let again = durable.counts_loss(id) < MOST_TRIES;
-        if again {
-            durable.await_turn_after(id, cx.now().saturating_add(PAUSE));
-        }
-        again
+/// Lets a call wait for its turn again whose arguments could not be read, although they are there:
+/// for lack of descriptors, for instance. Returns `false` after some tries.
+fn reads_again(calls: &mut DurableCalls, cx: &Context, id: JobId) -> bool {
+    let Some(durable) = &mut calls.durable else {
+        return false;
+    };
+    let again = durable.counts_loss(id) < MOST_TRIES;
+    if again {
+        durable.await_turn_after(id, cx.now().saturating_add(PAUSE));
     }
+    again
 }
 
 /// Lets calls go on whose functions have been added.

@@ -297,7 +297,7 @@ impl DurableCalls {
     /// In how many milliseconds the next outcome expires.
     pub(crate) fn next_expiry(&self, now: Nanos) -> Option<u64> {
         let durable = self.durable.as_ref()?;
-        let rest = durable.rests_until();
+        let rest = durable.rests_until;
         let rest = rest.map(|until| until.saturating_sub(now).div_ceil(1_000_000));
         durable.next_expiry(now).into_iter().chain(rest).min()
     }
@@ -309,7 +309,8 @@ impl DurableCalls {
             false => cx.now(),
         };
         if let Some(durable) = &mut self.durable {
-            cx.has_room |= durable.has_rested(cx.clock.now.nanos);
+            let is_over = |until: &mut Nanos| *until <= cx.clock.now.nanos;
+            cx.has_room |= durable.rests_until.take_if(is_over).is_some();
         }
         while let Some(id) = self
             .durable

@@ -16,6 +16,7 @@ use crate::lifecycle::Change;
 use crate::map::Set;
 use crate::record::Outcome;
 use crate::worker::{Need, Posting, State, Worker};
+use crate::workers::Workers;
 use farcall_rpc_proto::{FailureKind, JobId, Nanos};
 use farcall_schedule::queue;
 use farcall_schedule::queue::Start;
@@ -263,7 +264,7 @@ impl Elements {
                 let wants_one = call.run.object.is_none() && need.library == library;
                 wants_one
                     && (processes == 1 || need.resources.processes == processes)
-                    && !(death.is_unborn && self.has_other(&need, has_elements))
+                    && !(death.is_unborn && has_other(&self.workers, &need, has_elements))
             })
         };
         let queued = self.queue.waiting().map(CallKey::of_number);
@@ -280,18 +281,6 @@ impl Elements {
             let text = format!("has no worker: it {}", death.cause);
             cx.fail(call, FailureKind::Internal, &text);
         }
-    }
-
-    /// Whether there is a worker that will be able to run such a call. What a call without elements
-    /// will need of it is not known yet.
-    fn has_other(&self, need: &Need<'_>, has_elements: bool) -> bool {
-        self.workers.values().any(|worker| {
-            let resources = match has_elements {
-                true => need.resources,
-                false => worker.resources,
-            };
-            !worker.is_ended && worker.serves(&Need { resources, ..*need })
-        })
     }
 
     /// Books a worker for a durable call until the journal has recorded that the call runs. If the
@@ -347,6 +336,18 @@ impl Elements {
             _ => {}
         }
     }
+}
+
+/// Whether there is a worker that will be able to run such a call. What a call without elements will
+/// need of it is not known yet.
+fn has_other(workers: &Workers, need: &Need<'_>, has_elements: bool) -> bool {
+    workers.values().any(|worker| {
+        let resources = match has_elements {
+            true => need.resources,
+            false => worker.resources,
+        };
+        !worker.is_ended && worker.serves(&Need { resources, ..*need })
+    })
 }
 
 /// What a call needs from its worker.
