@@ -338,8 +338,8 @@ impl Elements {
     }
 }
 
-/// Whether there is a worker that will be able to run such a call. What a call without elements will
-/// need of it is not known yet.
+/// Whether there is a worker that will be able to run such a call. What a call without elements
+/// will need of it is not known yet.
 fn has_other(workers: &Workers, need: &Need<'_>, has_elements: bool) -> bool {
     workers.values().any(|worker| {
         let resources = match has_elements {
