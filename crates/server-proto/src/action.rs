@@ -8,7 +8,9 @@ use crate::names::DataFile;
 use crate::record::{Content, Entry, Record, Stored};
 use crate::source::SourceRequest;
 use farcall_record::Line;
-use farcall_rpc_proto::{CallbackAnswer, Failure, HandleId, JobId, Pieces, TraceContext, User};
+use farcall_rpc_proto::{
+    CallId, CallbackAnswer, Failure, HandleId, JobId, Pieces, TraceContext, User,
+};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -75,8 +77,8 @@ pub enum Action {
         /// Its length.
         bytes: u64,
     },
-    /// Make memory and pass it to a client with the next bytes. If the system refuses,
-    /// [`Event::NotShared`](crate::Event::NotShared) follows.
+    /// Make memory and pass it to a client with the next bytes.
+    /// [`Event::Shared`](crate::Event::Shared) follows at once.
     ShareMemory {
         /// Its key.
         memory: MemoryKey,
@@ -84,6 +86,8 @@ pub enum Action {
         bytes: u64,
         /// The client that gets it.
         connection: ConnectionKey,
+        /// Its request.
+        request: CallId,
     },
     /// Free memory, here and in the workers.
     FreeMemory(MemoryKey),

@@ -112,7 +112,7 @@ pub(crate) struct Durable {
     expiries: BTreeSet<(u64, JobId)>,
     usage: Map<User, Usage>,
     pub(crate) unconfirmed: Unconfirmed,
-    /// Bytes of memory that waiting calls hold.
+    /// Bytes of memory that calls hold which wait or run.
     pub(crate) held: u64,
     /// Connections with questions that could not be answered at once.
     clients: Set<ConnectionKey>,
@@ -120,6 +120,8 @@ pub(crate) struct Durable {
     pub(crate) starved: VecDeque<Fetch>,
     /// Bytes that the next call of the backlog needs while others have the memory.
     pub(crate) lacks: Option<u64>,
+    /// Until when no call is read from the disk, because the system could not read one.
+    pub(crate) rests_until: Option<Nanos>,
 }
 
 impl Durable {
@@ -150,6 +152,7 @@ impl Durable {
             clients: Set::default(),
             starved: VecDeque::new(),
             lacks: None,
+            rests_until: None,
         };
         for record in records {
             let (id, is_queued) = (record.id, record.state == DurableState::Queued);
@@ -225,6 +228,13 @@ impl Durable {
         }
     }
 
+    /// Lets a call that could not be read wait for its turn again, and all others for a moment.
+    pub(crate) fn await_turn_after(&mut self, id: JobId, until: Nanos) {
+        self.set_stage(id, Stage::Disk);
+        self.await_turn(id);
+        self.rests_until = Some(until);
+    }
+
     /// A call waits no longer for its turn.
     pub(crate) fn leave_backlog(&mut self, id: JobId) {
         let Some(durable_call) = self.calls.get(&id) else {
@@ -274,8 +284,10 @@ impl Durable {
     }
 
     /// The call on the disk whose turn is next: of the user who has fewest calls in memory.
-    pub(crate) fn next_waiting(&self) -> Option<JobId> {
+    /// `passed` are users whose turn is over.
+    pub(crate) fn next_waiting(&self, passed: &BTreeSet<User>) -> Option<JobId> {
         let waiting = self.backlog.numbers.iter();
+        let waiting = waiting.filter(|(user, _)| !passed.contains(user));
         let waiting = waiting.filter_map(|(user, numbers)| {
             let in_memory = self.in_memory(user);
             let number = *numbers.first()?;

@@ -34,12 +34,26 @@ const SHARE_OF_MEMORY: u64 = 4;
 /// others wait on the disk.
 const WAITING: usize = 64;
 
-/// A call fails after so many tries: its worker was killed, or it had no memory.
+/// A call fails after so many tries: its worker was killed, it had no memory, or its arguments
+/// could not be read.
 const MOST_TRIES: u32 = 10;
 
 /// Whether the disk has finished everything that an ending server must wait for.
 pub(crate) fn is_settled(durable: &DurableCalls, cx: &Context) -> bool {
     !cx.disk.writes_results() && durable.unconfirmed().is_none_or(Unconfirmed::is_empty)
+}
+
+/// Whether a call of this size may wait in memory, beside those that wait there already. Calls that
+/// run leave their part to others.
+fn has_room(durable: &Durable, cx: &Context, bytes: u64) -> bool {
+    let limit = cx.settings.limits.memory / SHARE_OF_MEMORY;
+    let fits = |held: u64| held == 0 || held.saturating_add(bytes) <= limit;
+    let waits = |call: &&ActiveCall| {
+        let runs = matches!(call.state, call::State::Running { .. });
+        call.job_id().is_some() && !runs
+    };
+    let waiting = || cx.calls.values().filter(waits);
+    fits(durable.held) || fits(waiting().map(|call| call.layout.bytes).sum())
 }
 
 /// Durable calls, if the server has a state folder.
@@ -227,12 +241,10 @@ impl DurableCalls {
 
     /// Whether a call may stay in memory, where it waits for its turn.
     fn has_room_for(&self, cx: &Context, key: CallKey, user: &User) -> bool {
-        let limit = cx.settings.limits.memory / SHARE_OF_MEMORY;
         let bytes = cx.calls[key].layout.bytes;
-        self.durable.as_ref().is_some_and(|durable| {
-            let has_room = durable.held == 0 || durable.held + bytes <= limit;
-            has_room && durable.may_load(user)
-        })
+        self.durable
+            .as_ref()
+            .is_some_and(|durable| has_room(durable, cx, bytes) && durable.may_load(user))
     }
 
     /// Lets a durable call wait in memory for its turn. Its record is in the journal, or follows.

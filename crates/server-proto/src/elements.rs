@@ -33,6 +33,8 @@ pub(crate) struct Elements {
     admitted: VecDeque<CallKey>,
     /// Until when a short call waits for a certain worker before it gets another one.
     held_until: Option<Nanos>,
+    /// Until when no call gets a worker of its own, because the system has refused one a process.
+    lacks_until: Option<Nanos>,
     /// Names of users, by share number.
     user_names: Map<u64, String>,
     /// When waiting calls will probably start.
@@ -48,6 +50,7 @@ impl Elements {
             workers: Workers::default(),
             admitted: VecDeque::new(),
             held_until: None,
+            lacks_until: None,
             user_names: Map::default(),
             expected: ExpectedStarts::default(),
             has_old: false,
@@ -66,7 +69,9 @@ impl Elements {
         let patience = workers.filter_map(Worker::patience);
         let change = self.queue.next_change(now);
         let ahead = self.expected.next(&self.queue);
-        let others = self.held_until.into_iter().chain(change).chain(ahead);
+        let lacks = self.lacks_until.filter(|_| !self.admitted.is_empty());
+        let held = self.held_until.into_iter().chain(lacks);
+        let others = held.chain(change).chain(ahead);
         running.chain(patience).chain(others).min()
     }
 

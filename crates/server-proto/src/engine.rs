@@ -42,6 +42,7 @@ use crate::objects::Objects;
 use crate::output;
 use crate::record::{DiskError, Stored};
 use crate::reservations::Reservations;
+use crate::segments;
 use crate::settings::Settings;
 use crate::worker::Worker;
 use farcall_idl::Document;
@@ -134,7 +135,9 @@ impl Engine {
             Event::Challenged(connection, text) => clients::challenge(cx, connection, text),
             Event::Lost(connection, why) => self.close(connection, why),
             Event::NoMemory(memory, why) => self.no_memory(memory, &why),
-            Event::NotShared(connection, why) => self.close(connection, Some(why)),
+            Event::Shared(connection, request, made) => {
+                segments::shared(cx, connection, request, made);
+            }
             Event::Ready(worker, ready) => {
                 if let Some(library) = self.elements.workers.ready(cx, worker) {
                     let found = self.libraries.bound(cx, library, ready);

@@ -6,7 +6,9 @@ use crate::names::DataFile;
 use crate::record::{Changed, DiskError, Record, Stored};
 use crate::source::SourceFound;
 use farcall_idl::Document;
-use farcall_rpc_proto::{Callback, Failure, FailureKind, HandleId, JobId, Nanos, Receipt, User};
+use farcall_rpc_proto::{
+    CallId, Callback, Failure, FailureKind, HandleId, JobId, Nanos, Receipt, User,
+};
 
 /// The current time. The shell sets both values; `nanos` never goes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,6 +99,8 @@ pub struct Death {
     /// Whether something else than the function and the server has ended it. The same call may then
     /// succeed in another worker.
     pub is_foreign: bool,
+    /// Whether it never had a process, because the system refused one. That may pass.
+    pub is_unborn: bool,
 }
 
 /// A worker's report after it has bound its library.
@@ -128,9 +132,9 @@ pub enum Event {
     Lost(ConnectionKey, Option<String>),
     /// The system has refused memory for a call or an array.
     NoMemory(MemoryKey, String),
-    /// The system refused memory that a client wanted to share, or it cannot be passed to the
-    /// client.
-    NotShared(ConnectionKey, String),
+    /// Memory of so many bytes goes to the client that wanted to share it, with the next bytes; or
+    /// why there is none.
+    Shared(ConnectionKey, CallId, Result<u64, String>),
 
     /// A worker has bound its library.
     Ready(WorkerKey, Ready),

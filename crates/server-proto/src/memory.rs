@@ -240,10 +240,8 @@ impl Memory {
         bytes: u64,
         out: &mut Actions,
     ) -> Result<(MemoryKey, u64), NoMemory> {
-        if bytes > self.limit / 2 {
-            return Err(NoMemory::TooLarge);
-        }
-        let bytes = bytes.max(1).next_multiple_of(PAGE);
+        let bytes = pages(bytes).filter(|bytes| *bytes <= self.limit / 2);
+        let bytes = bytes.ok_or(NoMemory::TooLarge)?;
         if self.shared + bytes > self.limit / 2 {
             return Err(NoMemory::Wait);
         }
@@ -265,10 +263,9 @@ impl Memory {
         user: &User,
         out: &mut Actions,
     ) -> Result<MemoryKey, NoMemory> {
-        if bytes > self.limit {
-            return Err(NoMemory::TooLarge);
-        }
-        let bytes = bytes.max(1).next_multiple_of(PAGE);
+        // One that is nearly as large as the limit has no whole page left.
+        let bytes = pages(bytes).filter(|bytes| *bytes <= self.limit);
+        let bytes = bytes.ok_or(NoMemory::TooLarge)?;
         self.make_room_within(bytes, self.limit, out)?;
         Ok(self.create(bytes, Some(user.clone()), out))
     }
@@ -364,6 +361,11 @@ impl Memory {
     }
 }
 
+/// The length of whole pages with at least so many bytes.
+fn pages(bytes: u64) -> Option<u64> {
+    bytes.max(1).checked_next_multiple_of(PAGE)
+}
+
 /// Rounds up, to one grain above a multiple of a power of two: the slack between arrays of such
 /// sizes must not cost another step.
 fn rounded(bytes: u64) -> u64 {
@@ -391,6 +393,17 @@ mod tests {
         let buffer = memory.take(100_000, &user, &mut out).unwrap();
         memory.give_back(buffer);
         assert_eq!(memory.take(90_000, &user, &mut out), Ok(buffer));
+    }
+
+    /// It would wait for others for ever.
+    #[test]
+    fn what_has_no_room_in_whole_pages_is_too_large() {
+        let (mut memory, mut out) = (Memory::new(5000), Actions::default());
+        let user = User::anonymous();
+        let held = memory.hold(4500, &user, &mut out);
+        assert_eq!(held, Err(NoMemory::TooLarge));
+        assert_eq!(memory.share(100, &mut out), Err(NoMemory::TooLarge));
+        assert!(memory.hold(4096, &user, &mut out).is_ok());
     }
 
     #[test]

@@ -241,10 +241,16 @@ impl Names {
             .get(&key)
             .map(|held| held.version)
             .unwrap_or_default();
+        // A version is never older than the one it replaces, even if the clock was set back. A
+        // client chooses the version of a copy.
+        let written = now.max(known.written.saturating_add(1));
+        let least = match written > known.written {
+            true => 0,
+            false => known.stamp.saturating_add(1),
+        };
         DataVersion {
-            // A version is never older than the one it replaces, even if the clock was set back.
-            written: now.max(known.written + 1),
-            stamp,
+            written,
+            stamp: stamp.max(least),
             number: known.number.max(after).saturating_add(1),
         }
     }

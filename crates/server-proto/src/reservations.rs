@@ -192,6 +192,11 @@ impl Reservations {
             first.map(|id| queue.release(id, cx.now()));
         }
         let own = self.owners.values().filter(|owner| *owner == user);
+        if most == 0 {
+            let text = "this server takes no reservations (limits.reservations_per_user is 0 in \
+                        its configuration)";
+            return failed(FailureKind::QuotaExceeded, text.to_string());
+        }
         if own.count() >= most {
             let text = format!(
                 "{user} has {most} reservations, which is the limit for one user \

@@ -29,13 +29,34 @@ pub(crate) fn share(cx: &mut Context, key: ConnectionKey, request: CallId, bytes
                 memory,
                 bytes,
                 connection: key,
+                request,
             });
-            connection.proto.shared(request, bytes);
             let segment = Rc::new(Segment { memory, bytes });
             connection.segments.insert(request, segment);
         }
         Err(failure) => connection.proto.fail(request, &failure),
     }
+}
+
+/// Answers a client: its memory has so many bytes, or the system has refused it.
+pub(crate) fn shared(
+    cx: &mut Context,
+    key: ConnectionKey,
+    request: CallId,
+    made: Result<u64, String>,
+) {
+    let Some(connection) = cx.clients.get_mut(key) else {
+        return;
+    };
+    match made {
+        Ok(bytes) => connection.proto.shared(request, bytes),
+        Err(why) => {
+            let failure = Failure::new(FailureKind::Busy, format!("no memory to share: {why}"));
+            connection.proto.fail(request, &failure);
+            unshare(cx, key, request);
+        }
+    }
+    cx.answered(key);
 }
 
 /// Takes memory back from a client.

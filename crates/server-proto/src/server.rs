@@ -51,6 +51,11 @@ impl Server {
         &self.engine
     }
 
+    #[cfg(test)]
+    pub(crate) fn engine_mut(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
     /// Sets the time.
     pub fn set_time(&mut self, now: Now) {
         if let Some(jump) = self.engine.cx.clock.set(now) {

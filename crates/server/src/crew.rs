@@ -15,7 +15,7 @@ use farcall_server_proto::{
 };
 use farcall_worker::{
     FileStamp, Gang, Launcher, LibrarySource, Nursery, Ready, Run, SharedSlices, Walls, Withdrawal,
-    Worker, is_parallel, remove_left_over,
+    Worker, is_parallel, no_process, remove_left_over,
 };
 use rustix::event::epoll::EventFlags;
 use rustix::fd::BorrowedFd;
@@ -150,9 +150,10 @@ impl Crew {
                     self.unstarted = error.to_string();
                     let death = Death {
                         kind: FailureKind::Internal,
-                        cause: format!("has no process: {error}"),
+                        cause: no_process(&error),
                         had_begun: false,
                         is_foreign: false,
+                        is_unborn: true,
                     };
                     Event::Died(worker, death)
                 });
@@ -325,6 +326,7 @@ impl Crew {
             cause: death.cause(self.launcher.memory),
             had_begun,
             is_foreign: death.is_foreign(),
+            is_unborn: death.is_unborn(),
         })
     }
 

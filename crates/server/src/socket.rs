@@ -168,6 +168,12 @@ impl Socket {
         }
     }
 
+    /// Whether the next bytes can take one more descriptor along. Until they leave, the server has
+    /// it open, also if the client returns the memory.
+    pub(crate) fn hands_over_more(&self) -> bool {
+        self.descriptors.len() < MAX_SEGMENTS
+    }
+
     /// Hands a descriptor over with the next bytes.
     pub(crate) fn hand_over(&mut self, descriptor: OwnedFd) {
         self.descriptors.push(descriptor);

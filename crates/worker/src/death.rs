@@ -50,6 +50,11 @@ impl Death {
         is_kill && self.ended_for.is_none() && self.signal == 0 && !self.out_of_memory
     }
 
+    /// Whether the system refused it a process.
+    pub fn is_unborn(&self) -> bool {
+        self.status.is_err() && self.ended_for.is_none()
+    }
+
     /// Whether its gang job has lost a node. `farcall gang run` says so at its end.
     fn lost_a_node(&self) -> bool {
         let status = self.status.as_ref().ok().and_then(ExitStatus::code);
@@ -90,7 +95,7 @@ impl Death {
                         status.code().unwrap_or(0)
                     ),
                 },
-                Err(error) => format!("has no process: {error}"),
+                Err(error) => no_process(error),
             }
         };
         match telling_line(&self.printed) {
@@ -98,6 +103,20 @@ impl Death {
             None => cause,
         }
     }
+}
+
+/// Why a worker has no process, as a text that follows its name.
+pub fn no_process(error: &io::Error) -> String {
+    let remedy = match error.raw_os_error() {
+        Some(libc::EMFILE) => {
+            ": allow the server more open files (`ulimit -n`, or LimitNOFILE= of systemd)"
+        }
+        Some(libc::EAGAIN) => {
+            ": allow the server more processes (`ulimit -u`, or TasksMax= of systemd)"
+        }
+        _ => "",
+    };
+    format!("has no process: {error}{remedy}")
 }
 
 /// The line that tells most about a failure. Libraries and runtimes print others after it.

@@ -34,7 +34,7 @@ mod walls;
 
 pub use callback::WorkerMessage;
 pub use control::{Outcome, TEXT_BYTES};
-pub use death::Death;
+pub use death::{Death, no_process};
 pub use farcall_library::{CallbackAnswer, CallbackRequest, Caller, MOST_CALLBACK_BYTES, Source};
 pub use farcall_rpc_proto::{Failure, FailureKind};
 pub use files::{remove_left_over, temporary_folder};

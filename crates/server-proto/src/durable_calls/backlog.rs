@@ -1,22 +1,28 @@
 //! Durable calls that wait on the disk: they come into memory while there is room for them. A call
 //! whose function this server does not have waits until the function is added.
 
-use super::{DurableCalls, SHARE_OF_MEMORY, is_over, record_failure};
+use super::{DurableCalls, MOST_TRIES, has_room, is_over, record_failure};
 use crate::action::Transfer;
 use crate::call::{self, ActiveCall, Durability};
 use crate::context::{Context, Step, lacks_memory, read_again};
 use crate::disk::Purpose;
-use crate::durable::{Durable, DurableCall, Stage};
+use crate::durable::{DurableCall, Stage};
 use crate::keys::CallKey;
 use crate::memory::NoMemory;
 use crate::record::{Content, DiskError, Stored};
-use farcall_rpc_proto::{Call, Direction, Failure, FailureKind, JobId, Pieces, Side, User};
+use farcall_rpc_proto::{Call, Direction, Failure, FailureKind, JobId, Nanos, Pieces, Side};
+use std::collections::BTreeSet;
+
+/// Pause after the arguments of a call could not be read.
+const PAUSE: Nanos = 1_000_000_000;
 
 /// Whether a call that waits on the disk is in memory now.
 enum Loaded {
     Yes,
     /// It waits for memory.
     NoRoom,
+    /// It waits for memory that its user's other calls have.
+    AwaitsOwn,
     /// It waits for its function, which the server does not have.
     NoFunction,
 }
@@ -25,16 +31,25 @@ impl DurableCalls {
     /// Reads waiting calls from the disk while there is room for them.
     pub(crate) fn load_backlog(&mut self, cx: &mut Context) {
         if let Some(durable) = &mut self.durable {
+            if durable.rests_until.is_some() {
+                return;
+            }
             durable.lacks = None;
         }
-        let mut unserved = 0;
-        while let Some(id) = self.durable.as_ref().and_then(Durable::next_waiting) {
+        let (mut unserved, mut passed) = (0, BTreeSet::new());
+        let next = |calls: &DurableCalls, passed: &_| calls.durable.as_ref()?.next_waiting(passed);
+        while let Some(id) = next(self, &passed) {
             let loaded = self.load(cx, id);
             let Some(durable) = &mut self.durable else {
                 return;
             };
             match loaded {
                 Ok(Loaded::NoRoom) => break,
+                // Other users need not wait until these calls have ended.
+                Ok(Loaded::AwaitsOwn) => {
+                    passed.extend(durable.get(id).map(|call| call.user.clone()));
+                    continue;
+                }
                 Ok(Loaded::NoFunction) => {
                     durable.await_function(id);
                     unserved += 1;
@@ -55,11 +70,10 @@ impl DurableCalls {
 
     /// Brings a call from the disk into memory.
     fn load(&mut self, cx: &mut Context, id: JobId) -> Result<Loaded, Failure> {
-        let limit = cx.settings.limits.memory / SHARE_OF_MEMORY;
         let Some(durable) = &mut self.durable else {
             return Ok(Loaded::Yes);
         };
-        let Some(DurableCall { record, .. }) = durable.get(id) else {
+        let Some(DurableCall { record, user, .. }) = durable.get(id) else {
             return Ok(Loaded::Yes);
         };
         if !cx.functions.has(&record.function) {
@@ -83,14 +97,17 @@ impl DurableCalls {
         if layout.sent_bytes() != record.arguments.bytes {
             return Err(changed("the size of its arguments has changed".to_string()));
         }
-        if durable.held > 0 && durable.held.saturating_add(layout.bytes) > limit {
+        if cx.memory.awaits_own(layout.bytes, user) {
+            return Ok(Loaded::AwaitsOwn);
+        }
+        if !has_room(durable, cx, layout.bytes) {
             return Ok(Loaded::NoRoom);
         }
         let (stored, big_endian) = (record.arguments, record.big_endian);
         // Reservations end with their server, and the next one numbers its own.
         let reservation = call.reservation.filter(|_| durable.is_own(record));
         let cause = call.trace;
-        let (message, user) = (record.call.clone(), User::named(&record.user));
+        let (message, user) = (record.call.clone(), user.clone());
         let buffer = match layout.bytes {
             0 => None,
             bytes => match cx.memory.take(bytes, &user, &mut cx.out) {
@@ -162,6 +179,16 @@ impl DurableCalls {
             _ if is_over(self.durable.as_ref(), id) => cx.step(Step::Release(key)),
             Ok(()) => cx.step(Step::Enqueue(key)),
             Err(_) if lacks_memory(cx, key) => cx.step(read_again(key)),
+            Err(error) if !error.is_damage && reads_again(self, cx, id) => {
+                tracing::warn!(
+                    "the arguments of {id} cannot be read now: {}; the server tries again",
+                    error.text
+                );
+                cx.step(Step::Release(key));
+                if cx.draining {
+                    self.refuse_stranded(cx);
+                }
+            }
             Err(error) => {
                 cx.step(Step::Release(key));
                 tracing::error!("the arguments of {id} cannot be read: {}", error.text);
@@ -170,6 +197,19 @@ impl DurableCalls {
             }
         }
     }
+}
+
+/// Lets a call wait for its turn again whose arguments could not be read, although they are there:
+/// for lack of descriptors, for instance. Returns `false` after some tries.
+fn reads_again(calls: &mut DurableCalls, cx: &Context, id: JobId) -> bool {
+    let Some(durable) = &mut calls.durable else {
+        return false;
+    };
+    let again = durable.counts_loss(id) < MOST_TRIES;
+    if again {
+        durable.await_turn_after(id, cx.now().saturating_add(PAUSE));
+    }
+    again
 }
 
 /// Lets calls go on whose functions have been added.

@@ -296,15 +296,22 @@ impl DurableCalls {
 
     /// In how many milliseconds the next outcome expires.
     pub(crate) fn next_expiry(&self, now: Nanos) -> Option<u64> {
-        self.durable.as_ref()?.next_expiry(now)
+        let durable = self.durable.as_ref()?;
+        let rest = durable.rests_until;
+        let rest = rest.map(|until| until.saturating_sub(now).div_ceil(1_000_000));
+        durable.next_expiry(now).into_iter().chain(rest).min()
     }
 
-    /// Forgets calls whose retention is over.
+    /// Forgets calls whose retention is over, and reads others again that could not be read.
     pub(crate) fn expire(&mut self, cx: &mut Context) {
         let now = match has(Flaw::ExpiresByCalendar) {
             true => cx.clock.by_calendar(),
             false => cx.now(),
         };
+        if let Some(durable) = &mut self.durable {
+            let is_over = |until: &mut Nanos| *until <= cx.clock.now.nanos;
+            cx.has_room |= durable.rests_until.take_if(is_over).is_some();
+        }
         while let Some(id) = self
             .durable
             .as_mut()

@@ -6,6 +6,7 @@ use crate::Server;
 use crate::engine::Engine;
 use crate::event::{Accepted, Event, Finished, Identity, Now, Ready};
 use crate::keys::WorkerKey;
+use crate::memory::Memory;
 use crate::record::Entry;
 use crate::settings::Settings;
 use farcall_idl::{Scalar, parse_document};
@@ -14,7 +15,9 @@ use farcall_rpc_proto::{Call, Hello, JOBS, Limits, SubmitRequest, Transmit};
 
 const IDL: &str = "Module m; Library \"libc.so.6\";
     Define look(IN int n) Repeatable \"yes\" Calls \"C\" usleep(n);
-    Define once(IN int n) Calls \"C\" usleep(n);";
+    Define once(IN int n) Calls \"C\" usleep(n);
+    Define send(IN int n, IN double a[n]) Repeatable \"yes\" Calls \"C\" bzero(a, n);
+    Define fill(IN int n, OUT double a[n]) Repeatable \"yes\" Calls \"C\" bzero(a, n);";
 
 const NOW: Now = Now {
     nanos: 1_000_000_000,
@@ -64,20 +67,14 @@ fn taken(engine: &mut Engine) -> Vec<Wanted> {
     wanted.collect()
 }
 
-/// Submits a call. Its client is gone already.
-fn submit(engine: &mut Engine, name: &str, id: JobId) -> CallKey {
-    let (number, function) = engine.cx.functions.describe(name).unwrap();
-    let (text, layout) = (
-        function.text().to_owned(),
-        function.interface.layout(&[Some(Scalar::Int(1))], &[]),
-    );
-    let user = User::named("anne");
-    let record = Record {
+/// The record of a call that waits.
+fn queued(id: JobId, user: &str, name: &str, interface: &str) -> Record {
+    Record {
         number: 0,
         id,
-        user: user.name().into(),
-        interface: text.as_str().into(),
-        repeatable: function.interface.repeatable,
+        user: user.into(),
+        interface: interface.into(),
+        repeatable: name != "once",
         function: name.into(),
         call: Vec::new(),
         big_endian: false,
@@ -92,7 +89,35 @@ fn submit(engine: &mut Engine, name: &str, id: JobId) -> CallKey {
         made: None,
         exec: None,
         failure: None,
-    };
+    }
+}
+
+/// A call with these scalars and without data.
+fn call_of(function: u64, scalars: Vec<Option<Scalar>>) -> Call {
+    Call {
+        function,
+        scalars,
+        elements: vec![],
+        data_bytes: 0,
+        places: vec![],
+        output: false,
+        handles: vec![],
+        object: None,
+        reservation: None,
+        trace: None,
+        before: None,
+    }
+}
+
+/// Submits a call. Its client is gone already.
+fn submit(engine: &mut Engine, name: &str, id: JobId) -> CallKey {
+    let (number, function) = engine.cx.functions.describe(name).unwrap();
+    let (text, layout) = (
+        function.text().to_owned(),
+        function.interface.layout(&[Some(Scalar::Int(1))], &[]),
+    );
+    let user = User::named("anne");
+    let record = queued(id, user.name(), name, &text);
     let mut call = ActiveCall::new(user.clone(), None, number, Vec::new(), layout.unwrap());
     call.durability = Durability::Submitting(Box::new(record), user);
     let key = engine.cx.calls.insert(call);
@@ -211,6 +236,87 @@ fn a_call_waits_for_its_function_and_not_for_another_of_the_same_name() {
     assert!(!taken(&mut engine).contains(&Wanted::Change(Change::Fail, Haste::Now)));
 }
 
+/// The tickets of the files that the shell must read.
+fn reads(engine: &mut Engine) -> Vec<u64> {
+    engine.turn();
+    engine.turn();
+    let actions = std::iter::from_fn(|| engine.cx.out.pop());
+    let tickets = actions.filter_map(|action| match action {
+        Action::ReadFile { ticket, .. } => Some(ticket),
+        _ => None,
+    });
+    tickets.collect()
+}
+
+/// A server may have no descriptor left for a moment.
+#[test]
+fn arguments_that_cannot_be_read_now_are_read_again() {
+    let mut engine = server();
+    engine.cx.memory = Memory::new(1 << 20);
+    engine.cx.settings.limits.memory = 1 << 20;
+    let (function, described) = engine.cx.functions.describe("send").unwrap();
+    let name = described.interface.qualified_name().into_owned();
+    let mut record = queued(ID, "anne", &name, described.text());
+    let call = call_of(function, vec![Some(Scalar::Int(100)), None]);
+    call.encode(&mut record.call);
+    (record.number, record.arguments.bytes) = (1, 800);
+    engine.handle(Event::DurableOpened(vec![record], 0));
+    let error = |is_damage| DiskError {
+        is_full: false,
+        is_damage,
+        text: "Too many open files".into(),
+    };
+    let [ticket] = reads(&mut engine)[..] else {
+        panic!("it is not read")
+    };
+    engine.handle(Event::Fetched(ticket, Err(error(false))));
+    assert!(reads(&mut engine).is_empty(), "not at once");
+    let nanos = engine.next_deadline().unwrap();
+    engine.cx.clock.set(Now { nanos, unix_ms: 0 });
+    let [ticket] = reads(&mut engine)[..] else {
+        panic!("it is not read again")
+    };
+    engine.handle(Event::Fetched(ticket, Err(error(true))));
+    let failed = Wanted::Change(Change::Fail, Haste::Now);
+    assert_eq!(taken(&mut engine), [failed], "its arguments are lost");
+}
+
+/// The calls of the second user must not wait until the first call of the first user has ended.
+#[test]
+fn a_users_large_calls_are_in_nobodys_way() {
+    const MIB: u64 = 1 << 20;
+    let document = parse_document(IDL).document;
+    let mut settings = Settings::simple(true);
+    settings.limits.memory = 64 * MIB;
+    let mut engine = Engine::new(settings, [&document], Vec::new(), NOW);
+    engine.elements.workers.start(&mut engine.cx, 0);
+    let worker = engine.elements.workers.keys().next().unwrap();
+    engine.handle(Event::Ready(worker, Ready::default()));
+    let id = |number: u64| JobId([number as u8; 16]);
+    let (function, described) = engine.cx.functions.describe("fill").unwrap();
+    let interface = described.text().to_string();
+    let name = described.interface.qualified_name().into_owned();
+    let record = |number, user: &str, bytes: u64| {
+        let call = call_of(function, vec![Some(Scalar::Int(bytes as i64 / 8)), None]);
+        let mut record = queued(id(number), user, &name, &interface);
+        record.number = number;
+        call.encode(&mut record.call);
+        record
+    };
+    let sizes = [30 * MIB, 40 * MIB, 8000, 8000, 8000];
+    let users = ["anne", "anne", "bob", "bob", "bob"];
+    let records = (1..).zip(users).zip(sizes);
+    let records = records.map(|((number, user), bytes)| record(number, user, bytes));
+    engine.handle(Event::DurableOpened(records.collect(), 0));
+    engine.turn();
+    engine.turn();
+    let durable = engine.durable_calls.durable().unwrap();
+    let stages = (1..6).map(|number| durable.get(id(number)).unwrap().stage);
+    let is_loaded = stages.map(|stage| matches!(stage, Stage::Memory(_)));
+    let is_loaded: Vec<bool> = is_loaded.collect();
+    assert_eq!(is_loaded, [true, false, true, true, true]);
+}
+
 /// A server with a client.
 struct Pair {
     server: Server,
@@ -299,19 +405,7 @@ impl Pair {
     /// Submits a call. Returns the id under which the server records it, and its call.
     fn submit(&mut self, name: &str) -> (JobId, CallKey) {
         let (function, _) = self.server.engine().cx.functions.describe(name).unwrap();
-        let call = Call {
-            function,
-            scalars: vec![Some(Scalar::Int(1))],
-            elements: vec![],
-            data_bytes: 0,
-            places: vec![],
-            output: false,
-            handles: vec![],
-            object: None,
-            reservation: None,
-            trace: None,
-            before: None,
-        };
+        let call = call_of(function, vec![Some(Scalar::Int(1))]);
         let submission = SubmitRequest { call, keep: None };
         self.client.submit(&submission).unwrap();
         self.send();

@@ -7,6 +7,7 @@ use crate::action::Action;
 use crate::call;
 use crate::call::ActiveCall;
 use crate::context::{Context, Step, lacks_memory, read_again};
+use crate::event::Death;
 use crate::flaw::{Flaw, has};
 use crate::functions::Function;
 use crate::gpus::{Gpus, Resources};
@@ -15,7 +16,8 @@ use crate::lifecycle::Change;
 use crate::map::Set;
 use crate::record::Outcome;
 use crate::worker::{Need, Posting, State, Worker};
-use farcall_rpc_proto::{FailureKind, JobId};
+use crate::workers::Workers;
+use farcall_rpc_proto::{FailureKind, JobId, Nanos};
 use farcall_schedule::queue;
 use farcall_schedule::queue::Start;
 use std::collections::VecDeque;
@@ -25,6 +27,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 const MOST_NAMES: usize = 10_000;
 /// Least number of idle workers that are kept for their users.
 const LEAST_IDLE: usize = 8;
+/// Pause after the system has refused a worker a process.
+const PAUSE: Nanos = 1_000_000_000;
 
 impl Elements {
     /// Lets a call with all its arguments wait for processor elements.
@@ -164,7 +168,7 @@ impl Elements {
             let serves = |key: &WorkerKey| self.workers[*key].serves(&need);
             if let Some(index) = starting.iter().position(serves) {
                 starting.swap_remove(index);
-            } else {
+            } else if !self.lacks_processes(cx) {
                 let (library, resources) = (need.library, need.resources);
                 self.start_one_more(cx, library, resources);
             }
@@ -222,6 +226,8 @@ impl Elements {
         };
         known.post(key, posting, now);
         call.enter(call::State::Running { worker });
+        // A durable call that runs leaves its place to one that waits on the disk.
+        cx.has_room |= call.job_id().is_some();
         cx.out.push(Action::Run { worker, call: key });
         if has(Flaw::BooksTwice) {
             self.queue.pause(key.number(), now);
@@ -235,34 +241,44 @@ impl Elements {
         self.workers.end(cx, worker, FailureKind::Internal, &text);
     }
 
+    /// Whether the system has just refused a worker a process.
+    fn lacks_processes(&mut self, cx: &Context) -> bool {
+        let now = cx.now();
+        self.lacks_until.take_if(|until| *until <= now);
+        self.lacks_until.is_some()
+    }
+
     /// Fails the calls that wait for a worker like one that could not start. The next one could not
-    /// start either. A library that one process cannot bind cannot be bound by several.
-    pub(crate) fn fail_waiting(
-        &mut self,
-        cx: &mut Context,
-        library: usize,
-        processes: u32,
-        cause: &str,
-    ) {
-        let is_alike = |call: &CallKey| {
+    /// start either. A library that one process cannot bind cannot be bound by several. If only the
+    /// system refused a process, calls that another worker can run wait for that one.
+    pub(crate) fn fail_waiting(&mut self, cx: &mut Context, dead: &Worker, death: &Death) {
+        let (library, processes) = (dead.library, dead.resources.processes);
+        if death.is_unborn {
+            self.lacks_until = Some(cx.now().saturating_add(PAUSE));
+        }
+        let is_alike = |call: &CallKey, has_elements: bool| {
             let call = &cx.calls[*call];
             cx.functions.get(call.function).is_ok_and(|function| {
                 let need = need(call, function);
                 // An object has its worker.
                 let wants_one = call.run.object.is_none() && need.library == library;
-                wants_one && (processes == 1 || need.resources.processes == processes)
+                wants_one
+                    && (processes == 1 || need.resources.processes == processes)
+                    && !(death.is_unborn && has_other(&self.workers, &need, has_elements))
             })
         };
         let queued = self.queue.waiting().map(CallKey::of_number);
+        let queued = queued.filter(|call| is_alike(call, false));
         let admitted = self.admitted.iter().copied();
-        let waiting: Vec<CallKey> = queued.chain(admitted).filter(is_alike).collect();
+        let admitted = admitted.filter(|call| is_alike(call, true));
+        let waiting: Vec<CallKey> = queued.chain(admitted).collect();
         self.admitted.retain(|call| !waiting.contains(call));
         // The end of one call lets others start, so all of these leave the queue first.
         for call in &waiting {
             self.queue.remove(call.number(), cx.now());
         }
         for call in waiting {
-            let text = format!("has no worker: it {cause}");
+            let text = format!("has no worker: it {}", death.cause);
             cx.fail(call, FailureKind::Internal, &text);
         }
     }
@@ -320,6 +336,18 @@ impl Elements {
             _ => {}
         }
     }
+}
+
+/// Whether there is a worker that will be able to run such a call. What a call without elements
+/// will need of it is not known yet.
+fn has_other(workers: &Workers, need: &Need<'_>, has_elements: bool) -> bool {
+    workers.values().any(|worker| {
+        let resources = match has_elements {
+            true => need.resources,
+            false => worker.resources,
+        };
+        !worker.is_ended && worker.serves(&Need { resources, ..*need })
+    })
 }
 
 /// What a call needs from its worker.

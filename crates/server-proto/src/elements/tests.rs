@@ -2,6 +2,7 @@
 //! library that others have bound.
 
 use super::*;
+use crate::action::Action;
 use crate::context::Step;
 use crate::engine::Engine;
 use crate::event::{Death, Event, Now, Ready};
@@ -33,11 +34,71 @@ fn worker(engine: &mut Engine) -> WorkerKey {
     worker
 }
 
+fn engine(pes: u32) -> Engine {
+    let document = parse_document(IDL).document;
+    let mut settings = Settings::simple(false);
+    settings.queue = queue::Settings::new(pes);
+    Engine::new(settings, [&document], Vec::new(), Now::default())
+}
+
+/// The end of a worker that the system has refused a process.
+fn unborn() -> Death {
+    Death {
+        kind: FailureKind::Internal,
+        cause: "has no process: Too many open files".into(),
+        had_begun: false,
+        is_foreign: false,
+        is_unborn: true,
+    }
+}
+
+/// The workers that the shell must start now.
+fn starts(engine: &mut Engine) -> Vec<WorkerKey> {
+    engine.turn();
+    let actions = std::iter::from_fn(|| engine.cx.out.pop());
+    let started = actions.filter_map(|action| match action {
+        Action::StartWorker { worker, .. } => Some(worker),
+        _ => None,
+    });
+    started.collect()
+}
+
+#[test]
+fn calls_wait_for_a_worker_that_runs_if_the_system_refuses_another() {
+    let mut engine = engine(2);
+    let first = worker(&mut engine);
+    assert_eq!(starts(&mut engine), [first]);
+    let running = call(&mut engine, None);
+    let waiting = call(&mut engine, None);
+    let [starting] = starts(&mut engine)[..] else {
+        panic!("no second worker")
+    };
+    engine.handle(Event::Died(starting, unborn()));
+    assert!(engine.cx.calls.contains(running) && engine.cx.calls.contains(waiting));
+    // The system is not asked at once.
+    assert_eq!(starts(&mut engine), []);
+    let soon = engine.next_deadline().unwrap();
+    engine.cx.clock.set(Now {
+        nanos: soon,
+        unix_ms: 0,
+    });
+    assert_eq!(starts(&mut engine).len(), 1);
+}
+
+#[test]
+fn calls_fail_if_the_system_refuses_the_only_worker() {
+    let mut engine = engine(2);
+    let waiting = call(&mut engine, None);
+    let [starting] = starts(&mut engine)[..] else {
+        panic!("no worker")
+    };
+    engine.handle(Event::Died(starting, unborn()));
+    assert!(!engine.cx.calls.contains(waiting));
+}
+
 #[test]
 fn a_method_does_not_fail_with_a_worker_that_cannot_start() {
-    let document = parse_document(IDL).document;
-    let settings = Settings::simple(false);
-    let mut engine = Engine::new(settings, [&document], Vec::new(), Now::default());
+    let mut engine = engine(1);
     let object = worker(&mut engine);
     engine.elements.workers[object].object = Some(ObjectState::default());
     worker(&mut engine);
@@ -50,6 +111,7 @@ fn a_method_does_not_fail_with_a_worker_that_cannot_start() {
         cause: "cannot bind its library".into(),
         had_begun: false,
         is_foreign: false,
+        is_unborn: false,
     };
     engine.handle(Event::Died(starting, death));
     let lives = [running, method, waiting].map(|call| engine.cx.calls.contains(call));

@@ -72,7 +72,7 @@ impl Elements {
                 if death.is_foreign && self.workers.start_again(cx, &killed) {
                     return Loss::Worker;
                 }
-                self.fail_waiting(cx, library, killed.resources.processes, cause);
+                self.fail_waiting(cx, &killed, death);
                 return match killed.resources.processes {
                     1 => Loss::Library(library),
                     // One process may well bind it.

@@ -48,7 +48,8 @@ impl Takeover {
 
     /// When the first request has waited long enough.
     pub(crate) fn next_deadline(&self) -> Option<Nanos> {
-        self.held.front().map(|held| held.until)
+        let first = self.held.front().filter(|_| self.is_under_way);
+        first.map(|held| held.until)
     }
 
     /// Lets a request about durable calls wait for the state folder. Returns other events.
@@ -106,8 +107,12 @@ impl Takeover {
         self.held.retain(|held| !is_it(held));
     }
 
-    /// Refuses requests that have waited long enough.
+    /// Refuses requests that have waited long enough. After the takeover they wait for memory, as
+    /// others do.
     pub(super) fn expire(&mut self, cx: &mut Context) {
+        if !self.is_under_way {
+            return;
+        }
         let now = cx.now();
         while let Some(held) = self.held.pop_front_if(|held| held.until <= now) {
             held.refuse(cx, &still_there());
@@ -198,4 +203,32 @@ fn still_there() -> Failure {
                 there; try again when it has ended. If it has, the log of this server says why it \
                 cannot take them";
     Failure::new(FailureKind::Busy, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Now;
+    use crate::keys::Key;
+    use crate::settings::Settings;
+
+    /// It waits for memory then, as other requests do.
+    #[test]
+    fn a_request_that_has_outlasted_the_takeover_is_not_refused_for_it() {
+        let none: [&farcall_idl::Document; 0] = [];
+        let mut engine = Engine::new(Settings::simple(true), none, Vec::new(), Now::default());
+        for is_under_way in [false, true] {
+            engine.takeover.is_under_way = is_under_way;
+            engine.takeover.held = VecDeque::from([Held {
+                until: 0,
+                connection: ConnectionKey::new(0, 1),
+                request: 7,
+                event: None,
+            }]);
+            let deadline = engine.takeover.next_deadline();
+            assert_eq!(deadline, is_under_way.then_some(0));
+            engine.takeover.expire(&mut engine.cx);
+            assert_eq!(engine.takeover.held.is_empty(), is_under_way);
+        }
+    }
 }

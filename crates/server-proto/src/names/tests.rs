@@ -189,3 +189,18 @@ fn all_are_listed_page_by_page() {
     assert_eq!(seen, 300);
     assert_eq!(names.all().len(), 300);
 }
+
+/// A client chooses the version of a copy.
+#[test]
+fn a_version_of_the_far_future_is_followed_by_a_newer_one() {
+    let mut names = Names::new(10);
+    let user = User::named("anne");
+    let last = DataVersion {
+        written: u64::MAX,
+        stamp: 7,
+        number: u64::MAX,
+    };
+    let id = (HandleId([1; 16]), &form());
+    names.put(&user, "atoms", id, (last, false)).unwrap();
+    assert!(names.next(&user, "atoms", 0, 1000, 3) > last);
+}

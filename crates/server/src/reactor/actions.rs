@@ -5,6 +5,7 @@
 use super::Reactor;
 use farcall_server_proto::{Action, Event};
 use rustix::fd::AsFd;
+use std::io;
 
 impl Reactor {
     /// Performs actions until there are none left.
@@ -37,15 +38,18 @@ impl Reactor {
                 memory,
                 bytes,
                 connection,
+                request,
             } => {
-                let socket = self.sockets.open.get_mut(connection);
-                match (self.memories.share(memory, bytes), socket) {
-                    (Ok(descriptor), Some(socket)) => socket.hand_over(descriptor),
-                    (Ok(_), None) => {}
-                    (Err(error), _) => {
-                        return Some(Event::NotShared(connection, error.to_string()));
-                    }
-                }
+                let socket = self.sockets.open.get_mut(connection)?;
+                let made = match socket.hands_over_more() {
+                    true => self.memories.share(memory, bytes),
+                    false => Err(io::Error::other(
+                        "the client does not take what it was given",
+                    )),
+                };
+                let made = made.map(|descriptor| socket.hand_over(descriptor));
+                let made = made.map(|()| bytes).map_err(|error| error.to_string());
+                return Some(Event::Shared(connection, request, made));
             }
             Action::MakeMemory { .. } | Action::ClearMemory { .. } | Action::SwapMemory { .. } => {
                 return self.memories.execute(action);

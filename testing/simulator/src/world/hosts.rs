@@ -354,6 +354,7 @@ impl World {
             cause,
             had_begun,
             is_foreign,
+            is_unborn: false,
         };
         let [leaves, died] = [Event::Leaves(worker), Event::Died(worker, death)].map(Box::new);
         self.after(host, NOTICES_DEATH / 2, ToLife::Later(leaves));

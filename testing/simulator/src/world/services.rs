@@ -30,12 +30,18 @@ impl World {
                 memory,
                 bytes,
                 connection,
+                request,
             } => {
+                if self.memory_is_refused() {
+                    let made = Err("the system has none".to_string());
+                    return Some(Event::Shared(connection, request, made));
+                }
+                let machine = self.hosts[host].machine.as_mut()?;
                 let shared = blank(bytes);
                 machine.memories.insert(memory, shared.clone());
-                if let Some(socket) = machine.sockets.get(&connection) {
-                    self.links[socket.link].memories.push_back(shared);
-                }
+                let socket = machine.sockets.get(&connection)?;
+                self.links[socket.link].memories.push_back(shared);
+                return Some(Event::Shared(connection, request, Ok(bytes)));
             }
             Action::StopListening => {
                 machine.listens = false;

@@ -65,10 +65,7 @@ impl Client {
             signature: None,
         };
         server.handle(Event::Authenticated(key, Ok(identity)));
-        let mut bytes = Vec::new();
-        let clients = server.clients_mut();
-        while clients.poll_transmit(key, &mut bytes, SECOND) != Transmit::Idle {}
-        client.proto.handle_input(&bytes).unwrap();
+        client.proto.handle_input(&answers(server, key)).unwrap();
         client
     }
 
@@ -169,6 +166,33 @@ fn results_that_nobody_wants_and_reads_do_not_hold_memory_for_ever() {
         }
         assert!(server.engine().cx.calls.is_empty());
     }
+}
+
+/// The client's other calls go on, and it may ask again.
+#[test]
+fn memory_that_the_system_refuses_is_refused_and_ends_no_connection() {
+    let (mut server, _) = server();
+    let Client { key, .. } = Client::connect(&mut server, "anne");
+    for made in [Err("Too many open files".to_string()), Ok(8192)] {
+        let cx = &mut server.engine_mut().cx;
+        segments::share(cx, key, 7, 8192);
+        assert!(answers(&mut server, key).is_empty(), "it is not known yet");
+        let is_shared = made.is_ok();
+        server.handle(Event::Shared(key, 7, made));
+        assert!(!answers(&mut server, key).is_empty());
+        let cx = &server.engine().cx;
+        assert!(cx.clients.is_open(key));
+        assert_eq!(cx.clients[key].segments.contains_key(&7), is_shared);
+        assert_eq!(cx.memory.shared() > 0, is_shared);
+    }
+}
+
+/// What the server says to a client.
+fn answers(server: &mut Server, key: ConnectionKey) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let clients = server.clients_mut();
+    while clients.poll_transmit(key, &mut bytes, SECOND) != Transmit::Idle {}
+    bytes
 }
 
 /// A worker has finished a call.
