@@ -4,10 +4,12 @@ import itertools
 import json
 import subprocess
 import threading
+from types import SimpleNamespace
 
 import farcall
 import numpy as np
 import pytest
+from farcall._sweep import Sweep
 from servers import FARCALL, FAULTS, LIBRARIES, up_local, wait_until
 
 STEPS = f"""\
@@ -104,6 +106,65 @@ def test_calls_of_a_lost_server_are_made_elsewhere(start, tmp_path):
     finally:
         meta.terminate()
         meta.wait(10)
+
+
+def test_calls_that_wait_for_a_reserved_server_are_made_elsewhere(cluster):
+    address, servers = cluster
+    reserved = [farcall.connect(server).reserve(seconds=20) for server in servers[:2]]
+    nap = farcall.connect(address).function("nap")
+    results = nap.map([20] * 20).wait()
+    assert [result.slept for result in results] == [20] * 20
+    for server, reservation in zip(servers, reserved, strict=False):
+        left = farcall.connect(server).reservations()
+        assert [one.id for one in left] == [reservation.id], "the sweep has waited for it"
+
+
+class Scripted:
+    """A function whose calls end as a script says, and the future of such a call."""
+
+    name = "scripted"
+    interface = SimpleNamespace(repeatable=False, parameters=[], convention="C")
+    times = None
+
+    def __init__(self, *errors):
+        self.errors = iter(errors)
+        self.error = None
+
+    def call_async(self, *_args):
+        future = Scripted()
+        future.error = next(self.errors, None)
+        return future
+
+    def result(self, **_limits):
+        if self.error is not None:
+            raise self.error
+        return "done"
+
+    def done(self):
+        return True
+
+    def cancel(self):
+        return True
+
+
+def test_a_file_of_a_lost_server_is_no_reason_to_wait_for_ever(monkeypatch):
+    leave = Sweep._leave
+
+    def leave_later(sweep, server, error):
+        # The other server looks once more while this one still counts.
+        wait_until(lambda: sweep._idle == {1 - server}, what="the other server")
+        leave(sweep, server, error)
+
+    monkeypatch.setattr(Sweep, "_leave", leave_later)
+    functions = [("one", Scripted(*[ConnectionError("lost")] * 9)), ("other", Scripted())]
+    file = farcall.url("folder:file.npy")
+    sweep = Sweep(functions, [file] * 4, {}, False, 1, lambda: {"file.npy": ["one"]})
+    reader = threading.Thread(target=lambda: list(sweep.as_completed()), daemon=True)
+    reader.start()
+    reader.join(10)
+    assert not reader.is_alive(), "the sweep waits for a server that is lost"
+    assert sweep.results[2:] == ["done", "done"]
+    assert sorted(sweep.errors) == [0, 1]
 
 
 def have_joined(address):
