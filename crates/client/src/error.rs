@@ -9,7 +9,7 @@ mod failure;
 pub use argument::ArgumentError;
 pub use failure::Failure;
 
-use crate::address::{Address, AddressError, METASERVER_PORT};
+use crate::address::{Address, AddressError, DEFAULT_PORT, METASERVER_PORT};
 use farcall_rpc_proto::{self as proto, FailureKind, ProtocolError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -267,14 +267,17 @@ fn left_out(calls: usize) -> String {
 }
 
 fn connect_hint(address: &Address, error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => match address {
-            Address::Tcp { port, .. } | Address::Tls { port, .. } if *port == METASERVER_PORT => {
-                "; is `farcall meta` running there?"
-            }
-            _ => "; is `farcall serve` running there?",
+    let missing = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
+    if !missing.contains(&error.kind()) {
+        return "";
+    }
+    match address {
+        Address::Tcp { port, .. } | Address::Tls { port, .. } => match *port {
+            DEFAULT_PORT => "; is `farcall serve` running there?",
+            METASERVER_PORT => "; is `farcall meta` running there?",
+            _ => "; is `farcall serve` running there, or `farcall meta`?",
         },
-        _ => "",
+        _ => "; is `farcall serve` running there?",
     }
 }
 
@@ -284,5 +287,26 @@ fn stranger_hint(error: &ProtocolError) -> &'static str {
             "; another program listens there: check the address and its port"
         }
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_connection_names_what_could_listen_there() {
+        for (address, hint) in [
+            ("farcall://host", "; is `farcall serve` running there?"),
+            ("meta://host", "; is `farcall meta` running there?"),
+            (
+                "meta://host:9000",
+                "; is `farcall serve` running there, or `farcall meta`?",
+            ),
+            ("unix:///socket", "; is `farcall serve` running there?"),
+        ] {
+            let error = io::ErrorKind::ConnectionRefused.into();
+            assert_eq!(connect_hint(&address.parse().unwrap(), &error), hint);
+        }
     }
 }
