@@ -58,6 +58,8 @@ def test_calls_come_in_any_form(cluster):
     expected = [float(np.dot(x, x * factor)) for factor in range(4)]
     by_name = ddot.map([{"y": x * factor} for factor in range(4)], n=5, x=x, incx=1, incy=1)
     assert [result.r for result in by_name] == expected
+    own = ddot.map([{"y": 2 * x}, {}], n=5, x=x, y=x, incx=1, incy=1)
+    assert [result.r for result in own] == [60.0, 30.0]
     in_order = ddot.map((5, x, 1, x * factor, 1) for factor in range(4))
     assert [result.r for result in in_order.wait()] == expected
     nap = farcall.connect(cluster[0]).function("nap")
@@ -239,6 +241,13 @@ def test_a_function_that_takes_a_list_gets_groups(norms, group, calls):
     results = norms.map(entries, group=group, n=3, us=0.0).wait()
     assert [result.norm for result in results] == [3.0 * k * k for k in range(20)]
     assert [result.entries for result in results] == calls
+
+
+@pytest.mark.parametrize("group", [1, 2])
+def test_an_entry_has_its_own_value_of_a_shared_argument(norms, group):
+    entries = [{"x": np.full(3, float(k))} for k in range(4)]
+    results = norms.map(entries, group=group, n=3, us=0.0, x=np.zeros(3)).wait()
+    assert [result.norm for result in results] == [3.0 * k * k for k in range(4)]
 
 
 def test_the_size_of_groups_follows_the_time_of_an_entry(norms):

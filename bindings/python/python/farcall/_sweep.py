@@ -347,7 +347,7 @@ class Sweep:
         try:
             if self._stack is not None:
                 joined = self._stack.join([call for _, call in entries])
-                return function.call_async(**self._fixed, **joined)
+                return function.call_async(**{**self._fixed, **joined})
             ((_, call),) = entries
             if isinstance(call, Mapping):
                 return function.call_async(**{**self._fixed, **call})
