@@ -88,7 +88,8 @@ def test_an_error_is_raised_in_its_place(cluster):
         nap.map(broken()).wait()
 
 
-def test_calls_of_a_lost_server_are_made_elsewhere(start, tmp_path):
+@pytest.mark.parametrize("end", [subprocess.Popen.kill, subprocess.Popen.terminate])
+def test_calls_of_a_lost_server_are_made_elsewhere(start, tmp_path, end):
     path = tmp_path / "steps.idl"
     path.write_text(STEPS)
     meta = subprocess.Popen(
@@ -100,7 +101,7 @@ def test_calls_of_a_lost_server_are_made_elsewhere(start, tmp_path):
         servers = [start(path, options=options) for _ in range(3)]
         wait_until(lambda: have_joined(address) == len(servers), what="all servers")
         nap = farcall.connect(address).function("nap")
-        killer = threading.Timer(0.5, servers[0].process.kill)
+        killer = threading.Timer(0.5, end, (servers[0].process,))
         killer.start()
         results = nap.map([50] * 100).wait()
         killer.join()
@@ -147,6 +148,14 @@ class Scripted:
 
     def cancel(self):
         return True
+
+
+def test_a_call_that_a_server_has_not_begun_is_made_elsewhere():
+    refusal = farcall.ServerError("the server is draining")
+    refusal._begun = False
+    functions = [("one", Scripted(*[refusal] * 9)), ("other", Scripted())]
+    sweep = Sweep(functions, range(9), {}, False, 1)
+    assert sweep.wait() == ["done"] * 9
 
 
 def test_a_file_of_a_lost_server_is_no_reason_to_wait_for_ever(monkeypatch):

@@ -185,6 +185,21 @@ impl Error {
         }
     }
 
+    /// If a call has lost its server, which cannot be reached or ends: whether the server may have
+    /// begun with the call.
+    pub fn lost_server(&self) -> Option<bool> {
+        match self {
+            error if error.is_before_call() => Some(false),
+            Error::Disconnected { .. } | Error::Protocol { .. } => Some(true),
+            Error::Failed(failure) => match failure.kind {
+                FailureKind::Draining => Some(false),
+                FailureKind::ServerStopping => Some(true),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Whether a server that shuts down released the client before it began with the request. The
     /// server's successor can then take the request.
     pub(crate) fn was_let_go(&self) -> bool {
@@ -293,6 +308,24 @@ fn stranger_hint(error: &ProtocolError) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_call_knows_whether_its_lost_server_may_have_begun() {
+        let failed = |kind| Error::failed(kind, "no").lost_server();
+        assert_eq!(failed(FailureKind::Draining), Some(false));
+        assert_eq!(failed(FailureKind::ServerStopping), Some(true));
+        assert_eq!(failed(FailureKind::BadArgument), None);
+        let address: Address = "farcall://host".parse().unwrap();
+        let source = || io::ErrorKind::ConnectionRefused.into();
+        let connect = Error::Connect {
+            address: address.clone(),
+            source: source(),
+        };
+        assert_eq!(connect.lost_server(), Some(false));
+        let source = source();
+        let cut = Error::Disconnected { address, source };
+        assert_eq!(cut.lost_server(), Some(true));
+    }
 
     #[test]
     fn a_refused_connection_names_what_could_listen_there() {

@@ -2,6 +2,7 @@
 
 import asyncio
 import collections
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
@@ -320,9 +321,10 @@ class Sweep:
                 self._learn(self._costs[server], len(entries), future.times, alone=alone)
                 alone = not under_way
         except _LostError as error:
+            # A server that ends may still finish what it has begun.
             for entries, future in under_way:
-                future.cancel()
-                self._again_or_failed(function, server, entries, error.cause)
+                with contextlib.suppress(_LostError):
+                    self._finish(function, server, entries, future)
             self._leave(server, error.cause)
         except BaseException as error:
             # Such as that of `holders`: raised in the thread that waits.
@@ -354,11 +356,8 @@ class Sweep:
             if isinstance(call, tuple):
                 return function.call_async(*call, **self._fixed)
             return function.call_async(call, **self._fixed)
-        except ConnectionError as error:
-            self._again_or_failed(function, server, entries, error)
-            raise _LostError(error) from error
         except Exception as error:
-            self._settle_all(entries, error)
+            self._fails(function, server, entries, error)
             return None
 
     def _finish(
@@ -373,11 +372,8 @@ class Sweep:
                 future.cancel()
             result = future.result()
             results = [result] if self._stack is None else self._stack.split(result, len(entries))
-        except ConnectionError as error:
-            self._again_or_failed(function, server, entries, error)
-            raise _LostError(error) from error
         except (Exception, asyncio.CancelledError) as error:
-            self._settle_all(entries, error)
+            self._fails(function, server, entries, error)
             return
         for (number, _), one in zip(entries, results, strict=True):
             self._settle(number, result=one)
@@ -390,9 +386,7 @@ class Sweep:
             return False
         try:
             waits = future.status().phase == "waiting"
-        except ConnectionError:
-            raise
-        except Exception:  # An old server cannot say it.
+        except Exception:  # An old server cannot say it, and the result says whether one is lost.
             return False
         if not waits or not future.cancel():
             return False
@@ -424,16 +418,23 @@ class Sweep:
         for number, _ in entries:
             self._settle(number, error=error)
 
-    def _again_or_failed(
-        self, function: Function, server: int, entries: list[_Entry], error: Any
+    def _fails(
+        self, function: Function, server: int, entries: list[_Entry], error: BaseException
     ) -> None:
-        """A server is lost: another server makes the call again, if it is repeatable."""
+        """A call has failed. If its server is lost, another one makes it, if that is safe."""
+        begun = getattr(error, "_begun", None)
+        if begun is None and not isinstance(error, ConnectionError):
+            self._settle_all(entries, error)
+            return
         with self._changed:
-            if function.interface.repeatable and self._serving > 1 and not self._cancelled:
+            is_safe = function.interface.repeatable or begun is False
+            moves = is_safe and self._serving > 1 and not self._cancelled
+            if moves:
                 self._again.extend((server, entry) for entry in entries)
                 self._changed.notify_all()
-                return
-        self._settle_all(entries, error)
+        if not moves:
+            self._settle_all(entries, error)
+        raise _LostError(error) from error
 
     def _leave(self, server: int, error: BaseException) -> None:
         """Removes a server; without servers the remaining calls fail."""
@@ -468,6 +469,6 @@ def _ends(future: Future) -> bool:
 class _LostError(Exception):
     """A server is lost."""
 
-    def __init__(self, cause: Exception) -> None:
+    def __init__(self, cause: BaseException) -> None:
         super().__init__(str(cause))
         self.cause = cause
