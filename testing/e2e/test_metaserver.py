@@ -143,3 +143,19 @@ def test_a_call_that_moves_to_another_server_has_one_time_out(start, tmp_path):
             lost.process.kill()
             assert "within 5 s" in ran.communicate(timeout=30)[1]
         assert time.monotonic() - began < 8
+
+
+def test_servers_that_come_and_go_leave_no_descriptors(start, nap_idl):
+    with metaserver() as listening:
+        address = listening.replace("farcall://", "meta://")
+        client = farcall.connect(address)
+        sockets = []
+        for _ in range(4):
+            server = start(nap_idl, options=["--metaserver", address])
+            wait_until(lambda: serving(address) == 1, what="that the server has joined")
+            assert client.function("nap")(1).slept == 1
+            files = pathlib.Path("/proc/self/fd").iterdir()
+            sockets.append(sum(file.is_socket() for file in files))
+            server.stop()
+            wait_until(lambda: serving(address) == 0, what="that the server has left")
+        assert min(sockets[2:]) <= max(sockets[:2]), sockets

@@ -4,10 +4,12 @@ import itertools
 import json
 import subprocess
 import threading
+from types import SimpleNamespace
 
 import farcall
 import numpy as np
 import pytest
+from farcall._sweep import Sweep
 from servers import FARCALL, FAULTS, LIBRARIES, up_local, wait_until
 
 STEPS = f"""\
@@ -56,6 +58,8 @@ def test_calls_come_in_any_form(cluster):
     expected = [float(np.dot(x, x * factor)) for factor in range(4)]
     by_name = ddot.map([{"y": x * factor} for factor in range(4)], n=5, x=x, incx=1, incy=1)
     assert [result.r for result in by_name] == expected
+    own = ddot.map([{"y": 2 * x}, {}], n=5, x=x, y=x, incx=1, incy=1)
+    assert [result.r for result in own] == [60.0, 30.0]
     in_order = ddot.map((5, x, 1, x * factor, 1) for factor in range(4))
     assert [result.r for result in in_order.wait()] == expected
     nap = farcall.connect(cluster[0]).function("nap")
@@ -84,7 +88,8 @@ def test_an_error_is_raised_in_its_place(cluster):
         nap.map(broken()).wait()
 
 
-def test_calls_of_a_lost_server_are_made_elsewhere(start, tmp_path):
+@pytest.mark.parametrize("end", [subprocess.Popen.kill, subprocess.Popen.terminate])
+def test_calls_of_a_lost_server_are_made_elsewhere(start, tmp_path, end):
     path = tmp_path / "steps.idl"
     path.write_text(STEPS)
     meta = subprocess.Popen(
@@ -96,7 +101,7 @@ def test_calls_of_a_lost_server_are_made_elsewhere(start, tmp_path):
         servers = [start(path, options=options) for _ in range(3)]
         wait_until(lambda: have_joined(address) == len(servers), what="all servers")
         nap = farcall.connect(address).function("nap")
-        killer = threading.Timer(0.5, servers[0].process.kill)
+        killer = threading.Timer(0.5, end, (servers[0].process,))
         killer.start()
         results = nap.map([50] * 100).wait()
         killer.join()
@@ -104,6 +109,73 @@ def test_calls_of_a_lost_server_are_made_elsewhere(start, tmp_path):
     finally:
         meta.terminate()
         meta.wait(10)
+
+
+def test_calls_that_wait_for_a_reserved_server_are_made_elsewhere(cluster):
+    address, servers = cluster
+    reserved = [farcall.connect(server).reserve(seconds=20) for server in servers[:2]]
+    nap = farcall.connect(address).function("nap")
+    results = nap.map([20] * 20).wait()
+    assert [result.slept for result in results] == [20] * 20
+    for server, reservation in zip(servers, reserved, strict=False):
+        left = farcall.connect(server).reservations()
+        assert [one.id for one in left] == [reservation.id], "the sweep has waited for it"
+
+
+class Scripted:
+    """A function whose calls end as a script says, and the future of such a call."""
+
+    name = "scripted"
+    interface = SimpleNamespace(repeatable=False, parameters=[], convention="C")
+    times = None
+
+    def __init__(self, *errors):
+        self.errors = iter(errors)
+        self.error = None
+
+    def call_async(self, *_args):
+        future = Scripted()
+        future.error = next(self.errors, None)
+        return future
+
+    def result(self, **_limits):
+        if self.error is not None:
+            raise self.error
+        return "done"
+
+    def done(self):
+        return True
+
+    def cancel(self):
+        return True
+
+
+def test_a_call_that_a_server_has_not_begun_is_made_elsewhere():
+    refusal = farcall.ServerError("the server is draining")
+    refusal._begun = False
+    functions = [("one", Scripted(*[refusal] * 9)), ("other", Scripted())]
+    sweep = Sweep(functions, range(9), {}, False, 1)
+    assert sweep.wait() == ["done"] * 9
+
+
+def test_a_file_of_a_lost_server_is_no_reason_to_wait_for_ever(monkeypatch):
+    leave = Sweep._leave
+
+    def leave_later(sweep, server, error):
+        # The other server looks once more while this one still counts.
+        wait_until(lambda: sweep._idle == {1 - server}, what="the other server")
+        leave(sweep, server, error)
+
+    monkeypatch.setattr(Sweep, "_leave", leave_later)
+    functions = [("one", Scripted(*[ConnectionError("lost")] * 9)), ("other", Scripted())]
+    file = farcall.url("folder:file.npy")
+    sweep = Sweep(functions, [file] * 4, {}, False, 1, lambda: {"file.npy": ["one"]})
+    reader = threading.Thread(target=lambda: list(sweep.as_completed()), daemon=True)
+    reader.start()
+    reader.join(10)
+    assert not reader.is_alive(), "the sweep waits for a server that is lost"
+    assert sweep.results[2:] == ["done", "done"]
+    assert sorted(sweep.errors) == [0, 1]
 
 
 def have_joined(address):
@@ -178,6 +250,13 @@ def test_a_function_that_takes_a_list_gets_groups(norms, group, calls):
     results = norms.map(entries, group=group, n=3, us=0.0).wait()
     assert [result.norm for result in results] == [3.0 * k * k for k in range(20)]
     assert [result.entries for result in results] == calls
+
+
+@pytest.mark.parametrize("group", [1, 2])
+def test_an_entry_has_its_own_value_of_a_shared_argument(norms, group):
+    entries = [{"x": np.full(3, float(k))} for k in range(4)]
+    results = norms.map(entries, group=group, n=3, us=0.0, x=np.zeros(3)).wait()
+    assert [result.norm for result in results] == [3.0 * k * k for k in range(4)]
 
 
 def test_the_size_of_groups_follows_the_time_of_an_entry(norms):

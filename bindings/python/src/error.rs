@@ -69,11 +69,11 @@ pub(crate) fn from_client(py: Python<'_>, error: &Error) -> PyErr {
         Fault::Machine => "machine",
     };
     let exception = raise(py, class, error.to_string(), Some(fault));
-    let Some(earliest) = error.earliest() else {
-        return exception;
-    };
-    let told = exception.value(py);
-    match told.setattr("earliest", earliest.as_secs_f64()) {
+    let value = exception.value(py);
+    let earliest = error.earliest().map(|earliest| earliest.as_secs_f64());
+    let told = earliest.map_or(Ok(()), |earliest| value.setattr("earliest", earliest));
+    let begun = error.lost_server();
+    match told.and_then(|()| begun.map_or(Ok(()), |begun| value.setattr("_begun", begun))) {
         Ok(()) => exception,
         Err(error) => error,
     }

@@ -122,7 +122,7 @@ impl Function {
 impl Function {
     /// The full name, `module/name`.
     #[getter]
-    fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
@@ -435,8 +435,9 @@ impl Function {
 
     /// Calls the function many times, on all servers that have it: once for each of `calls`, which
     /// is a dictionary of arguments by name, a tuple of arguments in order, or one value. All calls
-    /// have the arguments `fixed`. This returns a sweep at once. Iterate over the sweep to get the
-    /// results in order, each when it is complete. If a server is lost, its calls are made again at
+    /// have the arguments `fixed`; a dictionary that names one of them has its own value. This
+    /// returns a sweep at once. Iterate over the sweep to get the results in order, each when it is
+    /// complete. If a server is lost, its calls are made again at
     /// another server, if the interface says that they are repeatable. With `progress`, or in a
     /// block of `farcall.progress`, a bar shows the progress.
     ///

@@ -282,6 +282,21 @@ impl Future {
         }))
     }
 
+    /// The function and the state of the call, without a question to the server.
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let ended = self
+            .pending(py)
+            .map(|pending| py.detach(|| pending.progress().is_none()));
+        let state = match (&*self.lock(py), ended) {
+            (State::Pending(..), Some(true)) => "has ended".to_owned(),
+            (State::Pending(..), _) => "under way".to_owned(),
+            (State::Done(..), _) => "done".to_owned(),
+            (State::Failed(error), _) => format!("failed: {error}"),
+            (State::Cancelled, _) => "cancelled".to_owned(),
+        };
+        format!("<future of {}: {state}>", self.function.get().name())
+    }
+
     fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         notebook::html(slf, "future")
     }

@@ -65,6 +65,17 @@ def test_a_future_times_out_and_goes_on(start, nap_idl):
     assert future.result().slept == 3000
 
 
+def test_a_future_shows_its_state(start, nap_idl):
+    nap = start(nap_idl).connect().function("nap")
+    future = nap.call_async(60000)
+    assert repr(future) == "<future of test/nap: under way>"
+    future.cancel()
+    assert repr(future) == "<future of test/nap: cancelled>"
+    future = nap.call_async(1)
+    future.result()
+    assert repr(future) == "<future of test/nap: done>"
+
+
 def test_a_time_limit_that_no_clock_reaches_is_none(start, nap_idl):
     nap = start(nap_idl).connect().function("nap")
     assert nap(1, timeout=1e19).slept == 1

@@ -178,3 +178,24 @@ def test_a_server_that_is_away_hides_its_own_functions_alone():
     with pytest.raises(farcall.ConnectionError, match="away"):
         gateway._described(server, ["b/one", "b/two"])
     assert gateway._described(server, []) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (None, r"FlightDescriptor\.for_command"),
+        (b'{"function": "f", "arguments": {"x": 1e400}}', "1e400 is too large"),
+        (b'{"function": "f", "arguments": {"x": 1, "x": 2}}', "`x` is given twice"),
+        (b'{"function": "f", "function": "g"}', "`function` is given twice"),
+        (b'{"function": "f"', "the command is not a name"),
+    ],
+)
+def test_a_command_that_is_no_call_is_refused(command, said):
+    with pytest.raises(ValueError, match=said):
+        gateway._command(command)
+
+
+def test_a_command_has_a_name_and_scalars():
+    text = b'{"function": "f", "arguments": {"x": 1.5, "n": 2, "y": "Infinity"}}'
+    assert gateway._command(text) == ("f", {"x": 1.5, "n": 2, "y": np.inf})
+    assert gateway._command(b"f") == ("f", {})

@@ -69,6 +69,25 @@ pub(crate) fn check_form(option: &str, picture: &Path) -> Result<(), Failure> {
     }
 }
 
+/// Refuses a picture that would replace a file of which it is drawn. `option` names the picture.
+pub(crate) fn check_apart(
+    option: &str,
+    picture: &Path,
+    inputs: impl IntoIterator<Item: AsRef<Path>>,
+) -> Result<(), Failure> {
+    let Ok(there) = picture.canonicalize() else {
+        return Ok(());
+    };
+    let is_it = |input: &Path| input.canonicalize().is_ok_and(|input| input == there);
+    match inputs.into_iter().any(|input| is_it(input.as_ref())) {
+        false => Ok(()),
+        true => Err(Failure::usage(format!(
+            "{option} {} would replace the file that it is drawn from; name another file",
+            picture.display()
+        ))),
+    }
+}
+
 /// The interpreter beside this program, as in a virtual environment, else that of the project's
 /// `.venv`, else `python3`.
 fn interpreter() -> PathBuf {
@@ -84,7 +103,7 @@ fn interpreter() -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::explained;
+    use super::{check_apart, explained};
     use std::path::Path;
 
     #[test]
@@ -99,5 +118,17 @@ mod tests {
         ] {
             assert!(told(missing).contains("--python"), "{missing}");
         }
+    }
+
+    #[test]
+    fn a_picture_does_not_replace_what_it_is_drawn_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = folder.path().join("trace.svg");
+        std::fs::write(&trace, "a trace").unwrap();
+        let same = folder.path().join(".").join("trace.svg");
+        let error = check_apart("--output", &same, [&trace]).unwrap_err();
+        assert!(error.to_string().contains("would replace"), "{error}");
+        let other = folder.path().join("other.svg");
+        assert!(check_apart("--output", &other, [&trace]).is_ok());
     }
 }

@@ -184,7 +184,7 @@ impl Source {
     }
 
     /// The files, in order.
-    fn files(&self) -> Result<Vec<PathBuf>, Failure> {
+    pub(crate) fn files(&self) -> Result<Vec<PathBuf>, Failure> {
         let mut all = Vec::new();
         for path in &self.records {
             if !path.is_dir() {

@@ -9,7 +9,7 @@ mod failure;
 pub use argument::ArgumentError;
 pub use failure::Failure;
 
-use crate::address::{Address, AddressError, METASERVER_PORT};
+use crate::address::{Address, AddressError, DEFAULT_PORT, METASERVER_PORT};
 use farcall_rpc_proto::{self as proto, FailureKind, ProtocolError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -185,6 +185,21 @@ impl Error {
         }
     }
 
+    /// If a call has lost its server, which cannot be reached or ends: whether the server may have
+    /// begun with the call.
+    pub fn lost_server(&self) -> Option<bool> {
+        match self {
+            error if error.is_before_call() => Some(false),
+            Error::Disconnected { .. } | Error::Protocol { .. } => Some(true),
+            Error::Failed(failure) => match failure.kind {
+                FailureKind::Draining => Some(false),
+                FailureKind::ServerStopping => Some(true),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Whether a server that shuts down released the client before it began with the request. The
     /// server's successor can then take the request.
     pub(crate) fn was_let_go(&self) -> bool {
@@ -267,14 +282,17 @@ fn left_out(calls: usize) -> String {
 }
 
 fn connect_hint(address: &Address, error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => match address {
-            Address::Tcp { port, .. } | Address::Tls { port, .. } if *port == METASERVER_PORT => {
-                "; is `farcall meta` running there?"
-            }
-            _ => "; is `farcall serve` running there?",
+    let missing = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
+    if !missing.contains(&error.kind()) {
+        return "";
+    }
+    match address {
+        Address::Tcp { port, .. } | Address::Tls { port, .. } => match *port {
+            DEFAULT_PORT => "; is `farcall serve` running there?",
+            METASERVER_PORT => "; is `farcall meta` running there?",
+            _ => "; is `farcall serve` running there, or `farcall meta`?",
         },
-        _ => "",
+        _ => "; is `farcall serve` running there?",
     }
 }
 
@@ -284,5 +302,44 @@ fn stranger_hint(error: &ProtocolError) -> &'static str {
             "; another program listens there: check the address and its port"
         }
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_knows_whether_its_lost_server_may_have_begun() {
+        let failed = |kind| Error::failed(kind, "no").lost_server();
+        assert_eq!(failed(FailureKind::Draining), Some(false));
+        assert_eq!(failed(FailureKind::ServerStopping), Some(true));
+        assert_eq!(failed(FailureKind::BadArgument), None);
+        let address: Address = "farcall://host".parse().unwrap();
+        let source = || io::ErrorKind::ConnectionRefused.into();
+        let connect = Error::Connect {
+            address: address.clone(),
+            source: source(),
+        };
+        assert_eq!(connect.lost_server(), Some(false));
+        let source = source();
+        let cut = Error::Disconnected { address, source };
+        assert_eq!(cut.lost_server(), Some(true));
+    }
+
+    #[test]
+    fn a_refused_connection_names_what_could_listen_there() {
+        for (address, hint) in [
+            ("farcall://host", "; is `farcall serve` running there?"),
+            ("meta://host", "; is `farcall meta` running there?"),
+            (
+                "meta://host:9000",
+                "; is `farcall serve` running there, or `farcall meta`?",
+            ),
+            ("unix:///socket", "; is `farcall serve` running there?"),
+        ] {
+            let error = io::ErrorKind::ConnectionRefused.into();
+            assert_eq!(connect_hint(&address.parse().unwrap(), &error), hint);
+        }
     }
 }

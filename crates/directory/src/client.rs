@@ -133,6 +133,23 @@ impl Known {
         found.function
     }
 
+    /// Numbers and addresses of the servers that are known to have a function. With a digest, only
+    /// those with that interface. Servers that no answer has named for a lease are gone, unless no
+    /// metaserver answers, or none of the others is known.
+    pub fn servers_with(&self, now: f64, name: &str, digest: Option<u64>) -> Vec<(u64, String)> {
+        let address = |server| {
+            self.directory
+                .address(server)
+                .unwrap_or_default()
+                .to_string()
+        };
+        let found = self.directory.with_function(name, digest);
+        let found = found.map(|(server, _)| (server, address(server)));
+        let (present, gone): (Vec<_>, Vec<_>) =
+            found.partition(|(server, _)| self.is_away() || self.directory.is_leased(now, *server));
+        if present.is_empty() { gone } else { present }
+    }
+
     /// Whether the answer about named data is recent. `asked` includes the owner if the client
     /// named one.
     pub fn is_fresh_data(&self, now: f64, asked: &str) -> bool {

@@ -589,6 +589,9 @@ impl Directory {
         let claimed_ms = record.expires_ms;
         let expires = (claimed_ms as f64 * 1e-3).min(now + self.settings.lease_s);
         let server = record.join.server;
+        if !forgets && !self.servers.contains_key(&server) {
+            self.make_room();
+        }
         let is_full = self.servers.len() >= self.settings.most_servers;
         let (mut functions, mut profiles) = Default::default();
         match self.servers.get_mut(&server) {
@@ -622,6 +625,25 @@ impl Directory {
         }
         self.insert(entry);
         true
+    }
+
+    /// Forgets the server whose lease has ended first, if the table is full.
+    fn make_room(&mut self) {
+        if self.servers.len() < self.settings.most_servers {
+            return;
+        }
+        let ended = self.servers.values().filter(|one| one.expires <= self.now);
+        let oldest = ended.min_by(|one, other| one.expires.total_cmp(&other.expires));
+        if let Some(server) = oldest.map(|one| one.join.server) {
+            self.remove(server, u64::MAX);
+        }
+    }
+
+    /// Whether the lease of a server has not ended.
+    pub(crate) fn is_leased(&self, now: f64, server: u64) -> bool {
+        self.servers
+            .get(&server)
+            .is_some_and(|entry| entry.expires > now)
     }
 
     /// A known function whose name, without module, is at most two edits away.

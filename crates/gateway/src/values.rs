@@ -77,20 +77,31 @@ impl<'de> Visitor<'de> for Given<'_> {
         let name = &self.0.name;
         let fail = |text: String| de::Error::custom(format!("argument `{name}`: {text}"));
         let (mut shape, mut values) = (None, None);
-        let (mut kind, mut data, mut columns) = (None, None, false);
+        let (mut kind, mut data, mut columns) = (None, None, None);
         while let Some(key) = map.next_key::<Cow<'_, str>>()? {
+            let is_known = match &*key {
+                "shape" => shape.is_some(),
+                "values" => values.is_some(),
+                "dtype" => kind.is_some(),
+                "data" => data.is_some(),
+                "fortran_order" => columns.is_some(),
+                _ => false,
+            };
+            if is_known {
+                return Err(fail(format!("`{key}` is given twice")));
+            }
             match &*key {
                 "shape" => shape = Some(map.next_value::<Shape>()?.0),
                 "values" => values = Some(map.next_value_seed(Given(self.0))?),
                 "dtype" => kind = Some(map.next_value::<String>()?),
                 "data" => data = Some(map.next_value::<Bytes>()?.0),
-                "fortran_order" => columns = map.next_value()?,
+                "fortran_order" => columns = Some(map.next_value::<bool>()?),
                 key => return Err(fail(format!("an array has no `{}`", key.escape_debug()))),
             }
         }
         let order = match columns {
-            false => Order::RowMajor,
-            true => Order::ColumnMajor,
+            Some(true) => Order::ColumnMajor,
+            _ => Order::RowMajor,
         };
         let array = match (shape, values, kind, data) {
             (Some(shape), Some(values), None, None) => {

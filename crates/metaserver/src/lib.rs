@@ -286,7 +286,7 @@ impl Metaserver {
             signal_hook::low_level::pipe::register(signal, pipe.try_clone()?)?;
         }
         let keeper = keeper::start(&self.shared, keeper::PATIENCE)?;
-        let mut number = 0;
+        let mut door = Door::default();
         loop {
             let mut waits = vec![
                 PollFd::new(&signals, PollFlags::IN),
@@ -313,7 +313,7 @@ impl Metaserver {
             keeper.iter().for_each(Keeper::watch);
             self.record(false);
             for listener in &self.listeners {
-                number = self.accept(listener, number);
+                door.accept(&self.shared, listener);
             }
         }
         self.shared.ends.store(true, Ordering::Relaxed);
@@ -346,29 +346,57 @@ impl Metaserver {
             tracing::error!("TLS: {error}; the metaserver goes on with what it has");
         }
     }
+}
 
-    /// Accepts the waiting connections and gives each a number. Returns the next number.
-    fn accept(&self, listener: &TcpListener, mut number: u64) -> u64 {
+/// What the metaserver knows of those who connect.
+#[derive(Default)]
+struct Door {
+    /// The number of the last connection.
+    number: u64,
+    /// Whether the system has refused connections, and some may still wait.
+    is_stuck: bool,
+}
+
+impl Door {
+    /// Accepts the waiting connections and gives each a number.
+    fn accept(&mut self, shared: &Arc<Shared>, listener: &TcpListener) {
         loop {
-            match listener.accept() {
+            let error = match listener.accept() {
                 Ok((stream, peer)) => {
-                    number += 1;
-                    let shared = self.shared.clone();
+                    self.number += 1;
+                    let (shared, number) = (shared.clone(), self.number);
                     let serve = move || session::serve(&shared, stream, peer, number);
                     if let Err(error) = thread::Builder::new().spawn(serve) {
                         tracing::warn!(
                             "{peer}: cannot create a thread for the connection: {error}"
                         );
                     }
+                    continue;
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return number,
-                Err(error) => {
-                    tracing::warn!("cannot accept a connection: {error}");
-                    // The usual reason is a lack of descriptors, which ends when connections close.
-                    thread::sleep(Duration::from_millis(100));
-                    return number;
-                }
+                Err(error) => error,
+            };
+            if let Some(text) = self.news(&error) {
+                tracing::warn!("{text}");
             }
+            if error.kind() != io::ErrorKind::WouldBlock {
+                // The usual reason is a lack of descriptors, which ends when connections close.
+                thread::sleep(Duration::from_millis(100));
+            }
+            return;
+        }
+    }
+
+    /// What the log must say after the end of a series of connections. It says once that the system
+    /// refuses them, and once that nobody waits any more.
+    fn news(&mut self, error: &io::Error) -> Option<String> {
+        let is_stuck = error.kind() != io::ErrorKind::WouldBlock;
+        let was_stuck = std::mem::replace(&mut self.is_stuck, is_stuck);
+        match (was_stuck, is_stuck) {
+            (false, true) => Some(format!(
+                "cannot accept connections: {error}; those that wait are accepted when others close"
+            )),
+            (true, false) => Some("all connections are accepted again".to_owned()),
+            _ => None,
         }
     }
 }
@@ -391,3 +419,23 @@ const TICK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 200_000_000,
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_says_once_that_descriptors_lack_and_once_that_it_is_over() {
+        let mut door = Door::default();
+        let lack = io::Error::from_raw_os_error(libc::EMFILE);
+        let nobody = io::Error::from(io::ErrorKind::WouldBlock);
+        assert_eq!(door.news(&nobody), None);
+        let text = door.news(&lack).unwrap();
+        assert!(text.contains("cannot accept connections"), "{text}");
+        assert_eq!(door.news(&lack), None);
+        let text = door.news(&nobody).unwrap();
+        assert!(text.contains("again"), "{text}");
+        assert_eq!(door.news(&nobody), None);
+        assert!(door.news(&lack).is_some());
+    }
+}

@@ -11,6 +11,8 @@ class Error(Exception):
     """
 
     fault: str = "machine"
+    # If the server of a call is gone: whether it may have begun with the call.
+    _begun: bool | None = None
 
 
 class ArgumentError(Error, TypeError, ValueError):

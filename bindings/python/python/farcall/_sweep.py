@@ -2,6 +2,7 @@
 
 import asyncio
 import collections
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
@@ -26,6 +27,8 @@ _MOST_KNOWN = 1024
 
 # So many calls are looked at ahead, for one whose files a server has.
 _WINDOW = 256
+# How often a server that waits for a call looks at what else has happened.
+_LOOK_S = 0.2
 
 _Entry = tuple[int, Any]
 _Call = tuple[list[_Entry], Future]
@@ -66,7 +69,12 @@ class Sweep:
         self._done: set[int] = set()
         # What the threads share.
         self._changed = threading.Condition()
-        self._again: collections.deque[_Entry] = collections.deque()
+        # Calls to make again, and the servers where they have failed or waited.
+        self._again: collections.deque[tuple[int, _Entry]] = collections.deque()
+        # Servers without a call, while other servers have calls.
+        self._idle: set[int] = set()
+        # Servers that could not begin with a call; they get no waiting call of another one.
+        self._slow: set[int] = set()
         # Calls that read files of data folders, and the servers that have these.
         self._later: collections.deque[tuple[_Homes, _Entry]] = collections.deque()
         self._places = {place: number for number, (place, _) in enumerate(functions)}
@@ -192,8 +200,11 @@ class Sweep:
                 elif taken or not waits or self._outstanding == 0:
                     break
                 else:
-                    # If another server is lost, this one makes its calls again.
+                    # If another server is lost, this one makes its calls again. It also makes
+                    # calls that another server cannot begin with.
+                    self._idle.add(server)
                     self._changed.wait()
+                    self._idle.discard(server)
         return taken
 
     def _size(self, cost: Cost) -> int:
@@ -206,10 +217,10 @@ class Sweep:
 
     def _next(self, function: Function, server: int) -> _Entry | None:
         """The next call for a server. Files of data folders are read where they are."""
-        for entry in self._again:
-            if self._may(self._homes(entry[1]), server):
-                self._again.remove(entry)
-                return entry
+        for again in self._again:
+            if self._may_again(again, server):
+                self._again.remove(again)
+                return again[1]
         for one in self._later:
             if self._may(one[0], server):
                 self._later.remove(one)
@@ -226,6 +237,14 @@ class Sweep:
     def _may(self, homes: _Homes, server: int) -> bool:
         """Whether a server makes a call: it has the files, or no server has all of them."""
         return server in homes or homes.isdisjoint(self._costs)
+
+    def _may_again(self, again: tuple[int, _Entry], server: int) -> bool:
+        """Whether a server makes a call again: not where it has waited, unless no other may."""
+        before, entry = again
+        homes = self._homes(entry[1])
+        others = (other for other in self._costs if other != before)
+        is_elsewhere = before != server or not any(self._may(homes, other) for other in others)
+        return is_elsewhere and self._may(homes, server)
 
     def _homes(self, call: Any) -> _Homes:
         """The servers that have the files which a call reads; none if it reads no files."""
@@ -292,19 +311,20 @@ class Sweep:
                     entries = self._take(function, server, waits=not under_way)
                     if not entries:
                         break
-                    future = self._start(function, entries)
+                    future = self._start(function, server, entries)
                     if future is not None:
                         under_way.append((entries, future))
                 if not under_way:
                     break
                 entries, future = under_way.popleft()
-                self._finish(function, entries, future)
+                self._finish(function, server, entries, future)
                 self._learn(self._costs[server], len(entries), future.times, alone=alone)
                 alone = not under_way
         except _LostError as error:
+            # A server that ends may still finish what it has begun.
             for entries, future in under_way:
-                future.cancel()
-                self._again_or_failed(function, entries, error.cause)
+                with contextlib.suppress(_LostError):
+                    self._finish(function, server, entries, future)
             self._leave(server, error.cause)
         except BaseException as error:
             # Such as that of `holders`: raised in the thread that waits.
@@ -325,47 +345,63 @@ class Sweep:
             busy_s = max(times.send, times.exec, times.recv)
             cost.learn(1, times.other, busy_s, alone=alone)
 
-    def _start(self, function: Function, entries: list[_Entry]) -> Future | None:
+    def _start(self, function: Function, server: int, entries: list[_Entry]) -> Future | None:
         try:
             if self._stack is not None:
                 joined = self._stack.join([call for _, call in entries])
-                return function.call_async(**self._fixed, **joined)
+                return function.call_async(**{**self._fixed, **joined})
             ((_, call),) = entries
             if isinstance(call, Mapping):
                 return function.call_async(**{**self._fixed, **call})
             if isinstance(call, tuple):
                 return function.call_async(*call, **self._fixed)
             return function.call_async(call, **self._fixed)
-        except ConnectionError as error:
-            self._again_or_failed(function, entries, error)
-            raise _LostError(error) from error
         except Exception as error:
-            self._settle_all(entries, error)
+            self._fails(function, server, entries, error)
             return None
 
-    def _finish(self, function: Function, entries: list[_Entry], future: Future) -> None:
-        """Waits for a call."""
+    def _finish(
+        self, function: Function, server: int, entries: list[_Entry], future: Future
+    ) -> None:
+        """Waits for a call, as long as no other server can begin with it sooner."""
         try:
-            result = self._result(future)
+            while not self._cancelled and not _ends(future):
+                if self._gives_away(function, server, entries, future):
+                    return
+            if self._cancelled:
+                future.cancel()
+            result = future.result()
             results = [result] if self._stack is None else self._stack.split(result, len(entries))
-        except ConnectionError as error:
-            self._again_or_failed(function, entries, error)
-            raise _LostError(error) from error
         except (Exception, asyncio.CancelledError) as error:
-            self._settle_all(entries, error)
+            self._fails(function, server, entries, error)
             return
         for (number, _), one in zip(entries, results, strict=True):
             self._settle(number, result=one)
 
-    def _result(self, future: Future) -> Any:
-        while not self._cancelled:
-            try:
-                return future.result(timeout=0.2)
-            except TimeoutError:
-                if future.done():
-                    return future.result()
-        future.cancel()
-        return future.result()
+    def _gives_away(
+        self, function: Function, server: int, entries: list[_Entry], future: Future
+    ) -> bool:
+        """Gives a call that its server has not begun with to a server without a call."""
+        if not function.interface.repeatable or not self._has_taker(server, entries):
+            return False
+        try:
+            waits = future.status().phase == "waiting"
+        except Exception:  # An old server cannot say it, and the result says whether one is lost.
+            return False
+        if not waits or not future.cancel():
+            return False
+        with self._changed:
+            self._slow.add(server)
+            self._again.extend((server, entry) for entry in entries)
+            self._changed.notify_all()
+        return True
+
+    def _has_taker(self, server: int, entries: list[_Entry]) -> bool:
+        """Whether another server has no call, and may make these."""
+        with self._changed:
+            idle = self._idle - self._slow - {server}
+            homes = [self._homes(call) for _, call in entries]
+            return any(all(self._may(home, other) for home in homes) for other in idle)
 
     def _settle(
         self, number: int, *, result: Any = None, error: BaseException | None = None
@@ -382,23 +418,34 @@ class Sweep:
         for number, _ in entries:
             self._settle(number, error=error)
 
-    def _again_or_failed(self, function: Function, entries: list[_Entry], error: Any) -> None:
-        """A server is lost: another server makes the call again, if it is repeatable."""
+    def _fails(
+        self, function: Function, server: int, entries: list[_Entry], error: BaseException
+    ) -> None:
+        """A call has failed. If its server is lost, another one makes it, if that is safe."""
+        begun = getattr(error, "_begun", None)
+        if begun is None and not isinstance(error, ConnectionError):
+            self._settle_all(entries, error)
+            return
         with self._changed:
-            if function.interface.repeatable and self._serving > 1 and not self._cancelled:
-                self._again.extend(entries)
+            is_safe = function.interface.repeatable or begun is False
+            moves = is_safe and self._serving > 1 and not self._cancelled
+            if moves:
+                self._again.extend((server, entry) for entry in entries)
                 self._changed.notify_all()
-                return
-        self._settle_all(entries, error)
+        if not moves:
+            self._settle_all(entries, error)
+        raise _LostError(error) from error
 
     def _leave(self, server: int, error: BaseException) -> None:
         """Removes a server; without servers the remaining calls fail."""
         with self._changed:
             del self._costs[server]
             self._serving -= 1
+            # The others may now make calls whose files only this one had.
+            self._changed.notify_all()
             if self._serving > 0:
                 return
-            left = [*self._again, *(entry for _, entry in self._later)]
+            left = [entry for _, entry in (*self._again, *self._later)]
             self._again.clear()
             self._later.clear()
             if not self._exhausted:
@@ -410,9 +457,18 @@ class Sweep:
         self._changed.notify_all()
 
 
+def _ends(future: Future) -> bool:
+    """Whether a call ends within a short time."""
+    try:
+        future.result(timeout=_LOOK_S)
+    except TimeoutError:
+        return future.done()
+    return True
+
+
 class _LostError(Exception):
     """A server is lost."""
 
-    def __init__(self, cause: Exception) -> None:
+    def __init__(self, cause: BaseException) -> None:
         super().__init__(str(cause))
         self.cause = cause

@@ -2,7 +2,7 @@
 //! this command does not read it itself.
 
 use crate::failure::Failure;
-use crate::picture::{Painter, check_form};
+use crate::picture::{Painter, check_apart, check_form};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -40,6 +40,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Ok(_) => {}
         Err(error) => return Err(Failure::cannot("read", trace, error)),
     }
+    check_apart("--output", &arguments.output, [&arguments.trace])?;
     let mut words = vec![
         arguments.trace.clone().into_os_string(),
         arguments.output.clone().into_os_string(),

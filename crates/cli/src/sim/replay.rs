@@ -3,7 +3,7 @@
 
 use crate::failure::{self, Failure};
 use crate::form::Form;
-use crate::picture::{Painter, check_form};
+use crate::picture::{Painter, check_apart, check_form};
 use crate::record::Source;
 use clap::Args;
 use farcall_gridsim::Record;
@@ -80,6 +80,7 @@ impl Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(picture) = &arguments.plot {
         check_form("--plot", picture)?;
+        check_apart("--plot", picture, arguments.source.files()?)?;
     }
     let mut day = Day::default();
     arguments.source.read(|told| {

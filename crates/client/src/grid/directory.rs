@@ -159,11 +159,7 @@ impl Grid {
     /// Numbers and addresses of the servers that are known to have a function. With a digest, only
     /// those with that interface.
     pub(super) fn servers_with(&self, function: &str, digest: Option<u64>) -> Vec<(u64, String)> {
-        let known = self.known();
-        let directory = known.directory();
-        let address = |server| directory.address(server).unwrap_or_default().to_string();
-        let found = directory.with_function(function, digest);
-        found.map(|(server, _)| (server, address(server))).collect()
+        self.known().servers_with(self.now(), function, digest)
     }
 
     /// The reachable servers that have a function with this interface.
@@ -208,8 +204,12 @@ impl Grid {
             let text = format!("{at} has joined as a server, but it is a metaserver");
             return Err(Error::failed(FailureKind::Internal, text));
         }
+        let mut servers = lock();
+        // Connections to servers that are gone would keep their descriptors. Calls under way have
+        // their own.
+        servers.retain(|_, known| known.live_connection().is_some());
         // If two threads connected at once, the first connection stays.
-        Ok(lock().entry(number).or_insert(server).clone())
+        Ok(servers.entry(number).or_insert(server).clone())
     }
 
     /// The server at this address, if it has a function with this interface.

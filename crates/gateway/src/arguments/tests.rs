@@ -303,6 +303,14 @@ fn a_text_that_is_not_an_object_of_arguments_is_refused() {
             "arguments `n`, `nrhs`, `a`, `lda`, `b`, `ldb` are missing",
         ),
         ("{\"n\": 1, \"n\": 1}", "argument `n` is given twice"),
+        (
+            "{\"a\": {\"shape\": [1], \"values\": [1], \"values\": [2]}}",
+            "argument `a`: `values` is given twice",
+        ),
+        (
+            "{\"a\": {\"fortran_order\": false, \"fortran_order\": true}}",
+            "argument `a`: `fortran_order` is given twice",
+        ),
         ("{\"n\": 1} x", "trailing characters"),
     ] {
         let error = read(&gesv, text).unwrap_err();

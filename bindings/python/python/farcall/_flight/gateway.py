@@ -301,16 +301,47 @@ def _chunks(reader: Any) -> Iterator[Any]:
                 yield chunk
 
 
-def _command(command: bytes) -> tuple[str, dict[str, Any]]:
+class _CommandError(ValueError):
+    """A command says something that is no call, and the text says what."""
+
+
+def _real(text: str) -> float:
+    """A number of JSON with a fraction or an exponent."""
+    value = float(text)
+    if math.isinf(value):
+        raise _CommandError(f'{text} is too large for a number; infinity is "Infinity"')
+    return value
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, which names each member once."""
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        names = [name for name, _ in pairs]
+        [twice, *_] = [name for name in members if names.count(name) > 1]
+        raise _CommandError(f"`{twice}` is given twice")
+    return members
+
+
+def _command(command: bytes | None) -> tuple[str, dict[str, Any]]:
     """The name of a function and its scalars."""
+    if command is None:
+        raise ValueError(
+            "the descriptor has a path, and functions have none: make it with "
+            "FlightDescriptor.for_command(NAME)"
+        )
     if len(command) > _MOST_COMMAND:
         raise ValueError("the command is longer than 1 MiB")
     try:
         text = command.decode()
-        read = json.loads(text) if text.startswith("{") else {"function": text}
+        read: Any = {"function": text}
+        if text.startswith("{"):
+            read = json.loads(text, parse_float=_real, object_pairs_hook=_once)
         name, scalars = read.pop("function"), read.pop("arguments", {})
         if read or not isinstance(name, str) or not isinstance(scalars, dict):
             raise ValueError
+    except _CommandError:
+        raise
     except (ValueError, KeyError, RecursionError):
         text = 'the command is not a name or {"function": NAME, "arguments": {...}}'
         raise ValueError(text) from None
