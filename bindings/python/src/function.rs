@@ -437,9 +437,9 @@ impl Function {
     /// is a dictionary of arguments by name, a tuple of arguments in order, or one value. All calls
     /// have the arguments `fixed`; a dictionary that names one of them has its own value. This
     /// returns a sweep at once. Iterate over the sweep to get the results in order, each when it is
-    /// complete. If a server is lost, its calls are made again at
-    /// another server, if the interface says that they are repeatable. With `progress`, or in a
-    /// block of `farcall.progress`, a bar shows the progress.
+    /// complete. If a server is lost, its calls are made again at another server, if the interface
+    /// says that they are repeatable. With `progress`, or in a block of `farcall.progress`, a bar
+    /// shows the progress.
     ///
     /// A server gets `group` entries at a time; "auto" decides by the measured times of calls. If
     /// the function takes a list, one call has a whole group. Such a function has an integer
