@@ -11,71 +11,56 @@ pub fn minimise(options: &Options) -> Options {
     let first = broken(options);
     let fails = |options: &Options| broken(options) == first;
     let mut best = options.clone();
-    loop {
-        let fewer_clients = (1..best.clients).map(|clients| Options {
-            clients,
-            ..best.clone()
-        });
-        let fewer_servers = (1..best.servers).map(|servers| Options {
-            servers,
-            ..best.clone()
-        });
-        let one_metaserver = (best.metaservers > 1).then(|| Options {
-            metaservers: 1,
-            ..best.clone()
-        });
-        let no_store = best.stores.then(|| Options {
-            stores: false,
-            ..best.clone()
-        });
-        let without = (0..GridFaults::COUNT).filter_map(|number| best.grid_faults.without(number));
-        let fewer_grid_faults = without.map(|grid_faults| Options {
-            grid_faults,
-            ..best.clone()
-        });
-        let fewer_hosts = fewer_servers.chain(one_metaserver).chain(no_store);
-        let fewer_hosts = fewer_hosts.chain(fewer_grid_faults);
-        let wishes = [
-            best.wishes / 2,
-            best.wishes * 3 / 4,
-            best.wishes.saturating_sub(1),
-        ];
-        let wishes = wishes
-            .into_iter()
-            .filter(|wishes| (1..best.wishes).contains(wishes));
-        let fewer_wishes = wishes.map(|wishes| Options {
-            wishes,
-            ..best.clone()
-        });
-        let without = (0..Faults::COUNT).filter_map(|number| best.faults.without(number));
-        let fewer_faults = without.map(|faults| Options {
-            faults,
-            ..best.clone()
-        });
-        let without =
-            (0..SystemFaults::COUNT).filter_map(|number| best.system_faults.without(number));
-        let fewer_system_faults = without.map(|system_faults| Options {
-            system_faults,
-            ..best.clone()
-        });
-        let without = (0..Subjects::COUNT).filter_map(|number| best.subjects.without(number));
-        let fewer_subjects = without.map(|subjects| Options {
-            subjects,
-            ..best.clone()
-        });
-        let fewer = fewer_clients
-            .chain(fewer_hosts)
-            .chain(fewer_faults)
-            .chain(fewer_system_faults)
-            .chain(fewer_subjects);
-        let mut smaller = fewer.chain(fewer_wishes);
-        match smaller.find(|options| fails(options)) {
-            Some(found) => best = found,
-            None => break,
-        }
+    while let Some(found) = smaller(&best).into_iter().find(fails) {
+        best = found;
     }
     Options {
         traces: true,
         ..best
     }
+}
+
+/// Histories that have less of one thing, in the order in which they are tried.
+fn smaller(best: &Options) -> Vec<Options> {
+    let mut all = Vec::new();
+    let mut with = |change: &dyn Fn(&mut Options)| {
+        let mut one = best.clone();
+        change(&mut one);
+        all.push(one);
+    };
+    for clients in 1..best.clients {
+        with(&|one| one.clients = clients);
+    }
+    for servers in 1..best.servers {
+        with(&|one| one.servers = servers);
+    }
+    if best.metaservers > 1 {
+        with(&|one| one.metaservers = 1);
+    }
+    if best.stores {
+        with(&|one| one.stores = false);
+    }
+    for fewer in (0..GridFaults::COUNT).filter_map(|number| best.grid_faults.without(number)) {
+        with(&|one| one.grid_faults = fewer);
+    }
+    for fewer in (0..Faults::COUNT).filter_map(|number| best.faults.without(number)) {
+        with(&|one| one.faults = fewer);
+    }
+    for fewer in (0..SystemFaults::COUNT).filter_map(|number| best.system_faults.without(number)) {
+        with(&|one| one.system_faults = fewer);
+    }
+    for fewer in (0..Subjects::COUNT).filter_map(|number| best.subjects.without(number)) {
+        with(&|one| one.subjects = fewer);
+    }
+    let wishes = [
+        best.wishes / 2,
+        best.wishes * 3 / 4,
+        best.wishes.saturating_sub(1),
+    ];
+    for wishes in wishes {
+        if (1..best.wishes).contains(&wishes) {
+            with(&|one| one.wishes = wishes);
+        }
+    }
+    all
 }

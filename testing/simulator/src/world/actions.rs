@@ -107,17 +107,7 @@ impl World {
             Action::StartWorker {
                 worker, library, ..
             } => {
-                let files = machine.files.entry(library).or_default();
-                let started = Worker {
-                    library,
-                    version: files.version,
-                    is_trial: std::mem::take(&mut files.awaits_trial),
-                    ..Worker::default()
-                };
-                machine.workers.insert(worker, started);
-                let slow = self.options.faults.worker_starts_badly;
-                let delay = self.random.below(if slow { 2 * S } else { 20 * MS });
-                self.after(host, delay, ToLife::Starting(worker));
+                self.start_worker(host, worker, library);
             }
             Action::Run { worker, call } => return self.run_call(host, worker, call),
             Action::Withdraw { worker, call } => return Some(self.withdraw(host, worker, call)),
@@ -136,6 +126,23 @@ impl World {
             other => return self.execute_service(host, other),
         }
         None
+    }
+
+    fn start_worker(&mut self, host: usize, worker: WorkerKey, library: usize) {
+        let Some(machine) = self.machine(host) else {
+            return;
+        };
+        let files = machine.files.entry(library).or_default();
+        let started = Worker {
+            library,
+            version: files.version,
+            is_trial: std::mem::take(&mut files.awaits_trial),
+            ..Worker::default()
+        };
+        machine.workers.insert(worker, started);
+        let slow = self.options.faults.worker_starts_badly;
+        let delay = self.random.below(if slow { 2 * S } else { 20 * MS });
+        self.after(host, delay, ToLife::Starting(worker));
     }
 
     /// The server ends a worker because nobody wants its call or its object any more.
