@@ -1,7 +1,7 @@
 //! Plays seeds in every test run: seeds that once broke an invariant, a fixed range, and as many as
 //! it takes to find each deliberate fault. A seed must give the same history in every run.
 
-use farcall_simulator::{Flaw, Options, SystemFaults, simulate};
+use farcall_simulator::{Flaw, Options, SystemFaults, minimise, simulate};
 use std::time::{Duration, Instant};
 
 /// Seeds that have broken an invariant, and the fault behind each.
@@ -155,6 +155,15 @@ fn each_deliberate_fault_is_found() {
             println!("FOUND is old: (\"{name}\", {seed}),");
         }
     }
+}
+
+#[test]
+fn a_failing_history_is_shortened_and_still_fails() {
+    let options = Flaw::all().next().unwrap().options(1);
+    let short = minimise(&options);
+    assert!(simulate(&short).violation.is_some());
+    assert!(short.wishes < options.wishes);
+    assert!(short.faults.names().len() < options.faults.names().len());
 }
 
 #[test]
