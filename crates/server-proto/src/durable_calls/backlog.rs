@@ -1,7 +1,7 @@
 //! Durable calls that wait on the disk: they come into memory while there is room for them. A call
 //! whose function this server does not have waits until the function is added.
 
-use super::{DurableCalls, MOST_TRIES, has_room, is_over, record_failure};
+use super::{DurableCalls, MOST_TRIES, PAUSE, has_room, is_over, record_failure};
 use crate::action::Transfer;
 use crate::call::{self, ActiveCall, Durability};
 use crate::context::{Context, Step, lacks_memory, read_again};
@@ -10,11 +10,8 @@ use crate::durable::{DurableCall, Stage};
 use crate::keys::CallKey;
 use crate::memory::NoMemory;
 use crate::record::{Content, DiskError, Stored};
-use farcall_rpc_proto::{Call, Direction, Failure, FailureKind, JobId, Nanos, Pieces, Side};
+use farcall_rpc_proto::{Call, Direction, Failure, FailureKind, JobId, Pieces, Side};
 use std::collections::BTreeSet;
-
-/// Pause after the arguments of a call could not be read.
-const PAUSE: Nanos = 1_000_000_000;
 
 /// Whether a call that waits on the disk is in memory now.
 enum Loaded {

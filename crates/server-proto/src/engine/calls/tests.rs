@@ -147,7 +147,7 @@ fn submitted(engine: &mut Engine, repeatable: bool) -> CallKey {
         started: None,
         ended: None,
         kept_from: None,
-        keep: 1,
+        keep: 60_000,
         arguments: Stored::default(),
         result: Stored {
             bytes: 8000,
@@ -166,13 +166,21 @@ fn submitted(engine: &mut Engine, repeatable: bool) -> CallKey {
 }
 
 /// Performs what the server wants, with a journal that works, until a worker gets a call or nothing
-/// is left. The system refuses memory `refusals` times. Returns whether a worker got the call.
+/// is left. The system refuses memory `refusals` times, and a second passes after each. Returns
+/// whether a worker got the call.
 fn play(engine: &mut Engine, refusals: usize) -> bool {
     let mut ledger = Ledger::new(1);
-    let mut refused = 0;
+    let (mut refused, mut now) = (0, NOW);
     loop {
         let mut action = engine.cx.out.pop();
         if action.is_none() {
+            engine.turn();
+            action = engine.cx.out.pop();
+        }
+        if action.is_none() {
+            now.nanos += 1_000_000_000;
+            engine.cx.clock.set(now);
+            engine.turn();
             engine.turn();
             action = engine.cx.out.pop();
         }
