@@ -133,13 +133,13 @@ def three(start, idl):
 def test_a_killed_server_costs_only_the_boxes_that_it_had(three, client, monkeypatch):
     address, servers = three
     repeated = []
-    again = _sweep.Sweep._again_or_failed
+    fails = _sweep.Sweep._fails
 
-    def counted(sweep, function, entries, error):
+    def counted(sweep, function, server, entries, error):
         repeated.extend(entries)
-        again(sweep, function, entries, error)
+        fails(sweep, function, server, entries, error)
 
-    monkeypatch.setattr(_sweep.Sweep, "_again_or_failed", counted)
+    monkeypatch.setattr(_sweep.Sweep, "_fails", counted)
     server = farcall.connect(address)
     bound = server.function("bmi/bound")
     problem = {"nx": 2, "ny": 3, "m": 8, "f": server.call("bmi/example", 1, 2, 3, 8).f}

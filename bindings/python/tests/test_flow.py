@@ -275,13 +275,13 @@ def test_an_interrupt_ends_a_simulation_with_slow_batches():
     sent = []
 
     def interrupt():
-        sent.append(time.monotonic())
+        sent.append(time.process_time())
         os.kill(os.getpid(), signal.SIGINT)
 
     timer = threading.Timer(1, interrupt)
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         flow.simulate(tree, pattern, window=64, placement="random:1")
-    # A thousand of these batches take much longer.
-    assert time.monotonic() - sent[0] < 5
+    # A thousand of these batches take much longer. Others may have the processors meanwhile.
+    assert time.process_time() - sent[0] < 5
     timer.join()
