@@ -42,6 +42,8 @@ mod output;
 mod quota;
 mod record;
 mod reservations;
+#[cfg(test)]
+mod samples;
 mod segments;
 mod server;
 mod settings;

@@ -8,10 +8,11 @@ use crate::event::{Accepted, Event, Finished, Identity, Now, Ready};
 use crate::keys::WorkerKey;
 use crate::memory::Memory;
 use crate::record::Entry;
+use crate::samples::{call_of, queued};
 use crate::settings::Settings;
 use farcall_idl::{Scalar, parse_document};
 use farcall_rpc_proto::client::{self, Answer};
-use farcall_rpc_proto::{Call, Hello, JOBS, Limits, SubmitRequest, Transmit};
+use farcall_rpc_proto::{Hello, JOBS, Limits, SubmitRequest, Transmit};
 
 const IDL: &str = "Module m; Library \"libc.so.6\";
     Define look(IN int n) Repeatable \"yes\" Calls \"C\" usleep(n);
@@ -65,48 +66,6 @@ fn taken(engine: &mut Engine) -> Vec<Wanted> {
         _ => None,
     });
     wanted.collect()
-}
-
-/// The record of a call that waits.
-fn queued(id: JobId, user: &str, name: &str, interface: &str) -> Record {
-    Record {
-        number: 0,
-        id,
-        user: user.into(),
-        interface: interface.into(),
-        repeatable: name != "once",
-        function: name.into(),
-        call: Vec::new(),
-        big_endian: false,
-        state: DurableState::Queued,
-        submitted: 0,
-        started: None,
-        ended: None,
-        kept_from: None,
-        keep: 1,
-        arguments: Stored::default(),
-        result: Stored::default(),
-        made: None,
-        exec: None,
-        failure: None,
-    }
-}
-
-/// A call with these scalars and without data.
-fn call_of(function: u64, scalars: Vec<Option<Scalar>>) -> Call {
-    Call {
-        function,
-        scalars,
-        elements: vec![],
-        data_bytes: 0,
-        places: vec![],
-        output: false,
-        handles: vec![],
-        object: None,
-        reservation: None,
-        trace: None,
-        before: None,
-    }
 }
 
 /// Submits a call. Its client is gone already.

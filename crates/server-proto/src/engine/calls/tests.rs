@@ -9,6 +9,7 @@ use crate::event::{Event, Now, Ready};
 use crate::keys::WorkerKey;
 use crate::ledger::{Ledger, Moment};
 use crate::record::{DiskError, Record, Stored};
+use crate::samples::{call_of, queued};
 use crate::worker::{ObjectState, State as WorkerState};
 use farcall_idl::{Scalar, parse_document};
 use farcall_rpc_proto::{ArrayForm, DurableState, HandleId, JobId, Put, User};
@@ -119,43 +120,19 @@ fn submitted(engine: &mut Engine, repeatable: bool) -> CallKey {
     let mut call = call(engine);
     let function = engine.cx.functions.get(call.function).unwrap();
     let mut message = Vec::new();
-    let request = farcall_rpc_proto::Call {
-        function: call.function,
-        scalars: vec![Some(Scalar::Int(1000)), None],
-        elements: vec![],
-        data_bytes: 0,
-        places: vec![],
-        output: false,
-        handles: vec![],
-        object: None,
-        reservation: None,
-        trace: None,
-        before: None,
-    };
+    let request = call_of(call.function, vec![Some(Scalar::Int(1000)), None]);
     request.encode(&mut message);
+    let name = function.interface.qualified_name();
     let record = Record {
-        number: 0,
-        id: ID,
-        user: user().name().into(),
-        interface: function.text().into(),
         repeatable,
-        function: function.interface.qualified_name().into(),
         call: message,
         big_endian: cfg!(target_endian = "big"),
-        state: DurableState::Queued,
-        submitted: 0,
-        started: None,
-        ended: None,
-        kept_from: None,
         keep: 60_000,
-        arguments: Stored::default(),
         result: Stored {
             bytes: 8000,
             sum: 0,
         },
-        made: None,
-        exec: None,
-        failure: None,
+        ..queued(ID, user().name(), &name, function.text())
     };
     call.durability = Durability::Submitting(Box::new(record), user());
     let key = engine.cx.calls.insert(call);

@@ -3,10 +3,11 @@
 
 use super::*;
 use crate::event::{Accepted, Event, Finished, Now, Ready};
+use crate::samples::call_of;
 use crate::settings::{Limits as Bounds, Settings};
 use crate::{Server, WorkerKey};
 use farcall_idl::{Scalar, parse_document};
-use farcall_rpc_proto::{Call, Hello, Limits, Transmit, User, client};
+use farcall_rpc_proto::{Hello, Limits, Transmit, User, client};
 
 const IDL: &str = "Module m; Library \"libc.so.6\";
     Define fill(IN int n, OUT double a[n]) Calls \"C\" bzero(a, n);";
@@ -91,19 +92,8 @@ impl Client {
     /// Calls a function that returns so many bytes. Returns whether the server has taken the call.
     fn call(&mut self, server: &mut Server, bytes: u64) -> Option<CallKey> {
         let (function, _) = server.engine().cx.functions.describe("fill").unwrap();
-        let call = Call {
-            function,
-            scalars: vec![Some(Scalar::Int(bytes as i64 / 8)), None],
-            elements: vec![],
-            data_bytes: 0,
-            places: vec![],
-            output: false,
-            handles: vec![],
-            object: None,
-            reservation: None,
-            trace: None,
-            before: None,
-        };
+        let scalars = vec![Some(Scalar::Int(bytes as i64 / 8)), None];
+        let call = call_of(function, scalars);
         let id = self.proto.call(&call, bytes).unwrap();
         self.send(server);
         server.engine().cx.clients[self.key].calls.get(&id).copied()
