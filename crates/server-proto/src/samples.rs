@@ -1,4 +1,4 @@
-//! Durable records and calls, as tests need them.
+//! Durable records and calls, as tests need them. Each test changes what matters to it.
 
 use crate::record::{Record, Stored};
 use farcall_idl::Scalar;
