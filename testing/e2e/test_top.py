@@ -20,6 +20,7 @@ class Screen:
 
     def __init__(self, *words, token):
         self.ours, self.theirs = pty.openpty()
+        self.ends = [self.ours, self.theirs]
         self.columns = 80
         self.resize()
         self.before = termios.tcgetattr(self.theirs)
@@ -58,6 +59,8 @@ class Screen:
 
     def unread(self):
         """The number of bytes that were typed and that the program has not read."""
+        # A full terminal would stop the program.
+        self.read()
         return int.from_bytes(fcntl.ioctl(self.theirs, termios.FIONREAD, bytes(4)), sys.byteorder)
 
     def type(self, keys):
@@ -72,8 +75,12 @@ class Screen:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        os.close(self.ours)
-        os.close(self.theirs)
+        self.hang_up()
+
+    def hang_up(self):
+        """Closes the terminal."""
+        while self.ends:
+            os.close(self.ends.pop())
 
 
 @pytest.fixture
@@ -102,8 +109,7 @@ def top(*words, token):
 @pytest.mark.parametrize("keys", ["q", "\x03"])
 def test_the_terminal_is_as_before_when_it_ends(busy, keys):
     server, token = busy
-    screen = Screen(server.address, token=token)
-    try:
+    with contextlib.closing(Screen(server.address, token=token)) as screen:
         wait_until(lambda: "[calls]" in screen.read() and "running" in screen.text)
         screen.shows("running", "computed")
         screen.type("\t\t")
@@ -113,26 +119,20 @@ def test_the_terminal_is_as_before_when_it_ends(busy, keys):
         screen.type(keys)
         assert screen.process.wait(10) == 0
         assert wait_until(screen.is_restored)
-    finally:
-        screen.close()
 
 
 def test_a_signal_leaves_the_terminal_as_before(busy):
     server, token = busy
-    screen = Screen(server.address, token=token)
-    try:
+    with contextlib.closing(Screen(server.address, token=token)) as screen:
         wait_until(lambda: "[calls]" in screen.read())
         screen.process.terminate()
         screen.process.wait(10)
         assert wait_until(screen.is_restored)
-    finally:
-        screen.close()
 
 
 def test_a_key_that_comes_with_another_size_is_read(busy):
     server, token = busy
-    screen = Screen(server.address, token=token)
-    try:
+    with contextlib.closing(Screen(server.address, token=token)) as screen:
         wait_until(lambda: "[calls]" in screen.read())
         for _ in range(30):
             # The program sees both at once when it goes on. It must not wait for another key.
@@ -143,21 +143,14 @@ def test_a_key_that_comes_with_another_size_is_read(busy):
             screen.type("\t")
             screen.process.send_signal(signal.SIGCONT)
             wait_until(lambda: screen.unread() == 0)
-    finally:
-        screen.close()
 
 
 def test_it_ends_with_its_terminal(busy):
     server, token = busy
-    screen = Screen(server.address, token=token)
-    try:
+    with contextlib.closing(Screen(server.address, token=token)) as screen:
         wait_until(lambda: "[calls]" in screen.read())
-        os.close(screen.theirs)
-        os.close(screen.ours)
+        screen.hang_up()
         assert screen.process.wait(10) == 1
-    finally:
-        screen.ours, screen.theirs = pty.openpty()
-        screen.close()
 
 
 def test_scripts_read_it_once(busy):

@@ -2,6 +2,7 @@
 //! data. A file format that the package does not write is refused first.
 
 use crate::failure::Failure;
+use crate::results::also_read;
 use clap::Args;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -75,13 +76,9 @@ pub(crate) fn check_apart(
     picture: &Path,
     inputs: impl IntoIterator<Item: AsRef<Path>>,
 ) -> Result<(), Failure> {
-    let Ok(there) = picture.canonicalize() else {
-        return Ok(());
-    };
-    let is_it = |input: &Path| input.canonicalize().is_ok_and(|input| input == there);
-    match inputs.into_iter().any(|input| is_it(input.as_ref())) {
-        false => Ok(()),
-        true => Err(Failure::usage(format!(
+    match also_read([picture], inputs) {
+        None => Ok(()),
+        Some(_) => Err(Failure::usage(format!(
             "{option} {} would replace the file that it is drawn from; name another file",
             picture.display()
         ))),

@@ -41,6 +41,17 @@ pub(crate) fn check_files<P: AsRef<Path>>(
     Ok(())
 }
 
+/// The first file to write that is also read, under this or another name.
+pub(crate) fn also_read<'w>(
+    written: impl IntoIterator<Item = &'w Path>,
+    read: impl IntoIterator<Item: AsRef<Path>>,
+) -> Option<&'w Path> {
+    let read = read.into_iter().filter_map(|file| regular(file.as_ref()));
+    let read: BTreeSet<PathBuf> = read.collect();
+    let is_read = |file: &&Path| regular(file).is_some_and(|real| read.contains(&real));
+    written.into_iter().find(is_read)
+}
+
 fn check_file(path: &Path) -> Result<(), Failure> {
     let fail = |error: &dyn std::fmt::Display| {
         Failure::cannot("write", path.display(), error).into_usage()

@@ -79,23 +79,15 @@ impl<'de> Visitor<'de> for Given<'_> {
         let (mut shape, mut values) = (None, None);
         let (mut kind, mut data, mut columns) = (None, None, None);
         while let Some(key) = map.next_key::<Cow<'_, str>>()? {
-            let is_known = match &*key {
-                "shape" => shape.is_some(),
-                "values" => values.is_some(),
-                "dtype" => kind.is_some(),
-                "data" => data.is_some(),
-                "fortran_order" => columns.is_some(),
-                _ => false,
-            };
-            if is_known {
-                return Err(fail(format!("`{key}` is given twice")));
-            }
             match &*key {
-                "shape" => shape = Some(map.next_value::<Shape>()?.0),
-                "values" => values = Some(map.next_value_seed(Given(self.0))?),
-                "dtype" => kind = Some(map.next_value::<String>()?),
-                "data" => data = Some(map.next_value::<Bytes>()?.0),
-                "fortran_order" => columns = Some(map.next_value::<bool>()?),
+                "shape" if shape.is_none() => shape = Some(map.next_value::<Shape>()?.0),
+                "values" if values.is_none() => values = Some(map.next_value_seed(Given(self.0))?),
+                "dtype" if kind.is_none() => kind = Some(map.next_value::<String>()?),
+                "data" if data.is_none() => data = Some(map.next_value::<Bytes>()?.0),
+                "fortran_order" if columns.is_none() => columns = Some(map.next_value::<bool>()?),
+                "shape" | "values" | "dtype" | "data" | "fortran_order" => {
+                    return Err(fail(format!("`{key}` is given twice")));
+                }
                 key => return Err(fail(format!("an array has no `{}`", key.escape_debug()))),
             }
         }

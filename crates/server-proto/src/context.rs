@@ -47,6 +47,9 @@ pub(crate) enum Step {
     LookForFunctions,
 }
 
+/// Pause after the system has refused memory, a process or a file.
+const RETRY: Nanos = 1_000_000_000;
+
 /// Whether the system has refused the memory of a call.
 pub(crate) fn lacks_memory(cx: &Context, call: CallKey) -> bool {
     let buffer = cx.calls[call].memory.buffer;
@@ -222,6 +225,11 @@ impl Context {
             ),
         };
         Failure::new(kind, text)
+    }
+
+    /// When the system is asked again for what it has just refused.
+    pub(crate) fn retry_at(&self) -> Nanos {
+        self.now().saturating_add(RETRY)
     }
 
     /// Lets a request wait until there is memory for it: a buffer of so many bytes, or an array.

@@ -25,9 +25,7 @@ use crate::record::{Changed, Content, DiskError, MOST_SHORT, Outcome, Record, St
 use crate::settings::Group;
 use crate::unconfirmed::{Submission, Unconfirmed};
 use farcall_idl::Layout;
-use farcall_rpc_proto::{
-    Direction, DurableState, Failure, FailureKind, JobId, Nanos, Pieces, Side, User,
-};
+use farcall_rpc_proto::{Direction, DurableState, Failure, FailureKind, JobId, Pieces, Side, User};
 
 /// Waiting calls may hold one such part of the server's memory.
 const SHARE_OF_MEMORY: u64 = 4;
@@ -39,9 +37,6 @@ const WAITING: usize = 64;
 /// A call fails after so many tries: its worker was killed, it had no memory, or its arguments
 /// could not be read.
 const MOST_TRIES: u32 = 10;
-
-/// Pause after the system had no memory for a call, or its arguments could not be read.
-const PAUSE: Nanos = 1_000_000_000;
 
 /// Whether the disk has finished everything that an ending server must wait for.
 pub(crate) fn is_settled(durable: &DurableCalls, cx: &Context) -> bool {
@@ -366,7 +361,7 @@ impl DurableCalls {
             tries if tries < MOST_TRIES => {
                 tracing::info!("{id} runs again: it or its worker {}", failure.message);
                 if lacks_memory(cx, key) {
-                    durable.rests_until = Some(cx.now().saturating_add(PAUSE));
+                    durable.rests_until = Some(cx.retry_at());
                 }
                 cx.step(Step::Release(key));
                 cx.step(Step::Record(

@@ -3,7 +3,7 @@
 
 use super::workload::{Options, Outcome, Plan};
 use crate::failure::Failure;
-use crate::results::{check_files, regular};
+use crate::results::{also_read, check_files};
 use clap::Args;
 use farcall_flow::{MessageRecord, Platform, Record, Sink, Trace};
 use serde_json::json;
@@ -94,11 +94,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// Refuses one file for two results, and for a result and what the simulation reads.
 fn check(arguments: &Arguments) -> Result<(), Failure> {
     let files = [&arguments.messages, &arguments.links, &arguments.perfetto];
-    let files: Vec<&PathBuf> = files.into_iter().flatten().collect();
+    let files: Vec<&Path> = files.into_iter().flatten().map(PathBuf::as_path).collect();
     check_files(&files)?;
-    let read: Vec<PathBuf> = arguments.options.files().filter_map(regular).collect();
-    let is_read = |file: &&&PathBuf| regular(file).is_some_and(|real| read.contains(&real));
-    match files.iter().find(is_read) {
+    match also_read(files, arguments.options.files()) {
         None => Ok(()),
         Some(file) => {
             let text = "the simulation reads this file; name another one";

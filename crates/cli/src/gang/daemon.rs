@@ -9,7 +9,6 @@ use crate::notify;
 use clap::{Args, ValueEnum};
 use farcall_gang::{Config, DEFAULT_CONTROL, Daemon, Form, Freeze};
 use farcall_quantity::{bytes, duration};
-use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -143,11 +142,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     };
     let daemon = Daemon::bind(config).map_err(Failure::failed)?;
     let (address, control) = daemon.addresses();
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "listening on {address} {control}").map_err(Failure::unsaid)?;
-    out.flush().map_err(Failure::unsaid)?;
-    drop(out);
-    notify::ready();
+    notify::says_ready(format_args!("listening on {address} {control}"))?;
     daemon.run().map_err(Failure::failed)
 }
 

@@ -7,7 +7,6 @@ use crate::log::Log;
 use crate::{notify, target};
 use clap::Args;
 use farcall_gateway::{Config, Gateway, Limits};
-use std::io::Write;
 
 /// The port, unless --listen names another one.
 const PORT: u16 = 3719;
@@ -55,10 +54,6 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         ..config
     });
     let gateway = gateway.map_err(Failure::failed)?;
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "listening on {}", gateway.url()).map_err(Failure::unsaid)?;
-    out.flush().map_err(Failure::unsaid)?;
-    drop(out);
-    notify::ready();
+    notify::says_ready(format_args!("listening on {}", gateway.url()))?;
     Ok(gateway.run()?)
 }

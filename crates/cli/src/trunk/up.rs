@@ -7,7 +7,7 @@ use crate::log::Log;
 use crate::notify;
 use clap::{Args, ValueEnum};
 use farcall_trunk::{Config, Daemon, FaultPlan, LinkConfig, Policy};
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -76,11 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.log.init();
     let config = configuration(arguments)?;
     let daemon = Daemon::start(&config).map_err(Failure::failed)?;
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{} up", config.name).map_err(Failure::unsaid)?;
-    out.flush().map_err(Failure::unsaid)?;
-    drop(out);
-    notify::ready();
+    notify::says_ready(format_args!("{} up", config.name))?;
     daemon.run().map_err(Failure::failed)
 }
 

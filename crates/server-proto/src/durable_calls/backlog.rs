@@ -1,7 +1,7 @@
 //! Durable calls that wait on the disk: they come into memory while there is room for them. A call
 //! whose function this server does not have waits until the function is added.
 
-use super::{DurableCalls, MOST_TRIES, PAUSE, has_room, is_over, record_failure};
+use super::{DurableCalls, MOST_TRIES, has_room, is_over, record_failure};
 use crate::action::Transfer;
 use crate::call::{self, ActiveCall, Durability};
 use crate::context::{Context, Step, lacks_memory, read_again};
@@ -204,7 +204,7 @@ fn reads_again(calls: &mut DurableCalls, cx: &Context, id: JobId) -> bool {
     };
     let again = durable.counts_loss(id) < MOST_TRIES;
     if again {
-        durable.await_turn_after(id, cx.now().saturating_add(PAUSE));
+        durable.await_turn_after(id, cx.retry_at());
     }
     again
 }

@@ -17,7 +17,7 @@ use crate::map::Set;
 use crate::record::Outcome;
 use crate::worker::{Need, Posting, State, Worker};
 use crate::workers::Workers;
-use farcall_rpc_proto::{FailureKind, JobId, Nanos};
+use farcall_rpc_proto::{FailureKind, JobId};
 use farcall_schedule::queue;
 use farcall_schedule::queue::Start;
 use std::collections::VecDeque;
@@ -27,8 +27,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 const MOST_NAMES: usize = 10_000;
 /// Least number of idle workers that are kept for their users.
 const LEAST_IDLE: usize = 8;
-/// Pause after the system has refused a worker a process.
-const PAUSE: Nanos = 1_000_000_000;
 
 impl Elements {
     /// Lets a call with all its arguments wait for processor elements.
@@ -254,7 +252,7 @@ impl Elements {
     pub(crate) fn fail_waiting(&mut self, cx: &mut Context, dead: &Worker, death: &Death) {
         let (library, processes) = (dead.library, dead.resources.processes);
         if death.is_unborn {
-            self.lacks_until = Some(cx.now().saturating_add(PAUSE));
+            self.lacks_until = Some(cx.retry_at());
         }
         let is_alike = |call: &CallKey, has_elements: bool| {
             let call = &cx.calls[*call];
