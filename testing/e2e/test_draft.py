@@ -304,10 +304,12 @@ def test_python_functions_of_every_signature(start, tmp_path):
         "    r'''Say \"a\\b\" and \"c\"'''\n    return value * factor\n"
         "def several(x: float, *rest: float) -> float:\n    return x\n"
         "def sized(x: list[float], n_x: int) -> float:\n    return sum(x) + n_x\n"
+        "async def later(x: float) -> float:\n    return x\n"
     )
     draft(tmp_path, "odd.py", "-o", "served_odd.py")
     text = (tmp_path / "served_odd.py").read_text()
     assert "left out: several: `*rest: float` is any number of arguments" in text
+    assert "left out: later: it is `async`" in text
     assert check(tmp_path, "served_odd.py") == {"named", "sized"}
     server = start(tmp_path / "served_odd.py", options=["--no-sandbox"]).connect()
     assert server.call("served_odd/named", value=2.0, factor=3.0).value_ == 6

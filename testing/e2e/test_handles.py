@@ -81,6 +81,20 @@ def test_bytes_keep_their_sign(start, tmp_path):
                 server.function(function)(x=handle, n=3)
 
 
+def test_bytes_of_python_are_an_array_of_bytes(start, tmp_path):
+    path = tmp_path / "bytes.idl"
+    path.write_text(BYTES)
+    server = start(path).connect()
+    for name in ("plain", "signed", "unsigned"):
+        function = server.function(name)
+        assert function(x=b"\x00\xc8M", n=3).out.tobytes() == b"\x00\xc8M"
+        assert function(x=b"", n=0).out.tobytes() == b""
+        with pytest.raises(farcall.ArgumentError, match=r"shape \(4,\)"):
+            function(x=b"abc", n=4)
+    with pytest.raises(farcall.ArgumentError, match="given str"):
+        server.function("unsigned")(x="abc", n=3)
+
+
 def test_nobody_gets_the_transpose(server):
     square = np.arange(9.0).reshape(3, 3)
     dgemv = server.function("dgemv")

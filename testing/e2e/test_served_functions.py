@@ -207,6 +207,10 @@ def test_modules_that_cannot_be_served_say_why(tmp_path):
             f"--> {path}:4:32",
         ),
         (
+            "import farcall\n@farcall.library('f(IN int n)')\nasync def f(n): pass",
+            "`f` is `async`, and calls do not wait for a coroutine",
+        ),
+        (
             "import farcall\n@farcall.library('f(X, y)')\ndef f(X, y): pass",
             "`X` of `f(X, y)` has no type; write its mode, type and sizes",
         ),

@@ -179,18 +179,18 @@ fn from_values<'py>(ty: Type, value: &Bound<'py, PyAny>) -> PyResult<Option<Type
         return Ok(None);
     }
     let numpy = numpy(py)?;
-    if ty == Type::Char {
-        let bytes = match value.cast::<PyString>() {
-            Ok(text) => match text.to_str() {
-                Ok(text) => PyBytes::new(py, text.as_bytes()).into_any(),
-                Err(_) => return Ok(None),
-            },
-            Err(_) => value.clone(),
-        };
-        if bytes.is_instance_of::<PyBytes>() {
-            let array = numpy.call_method1(intern!(py, "frombuffer"), (bytes, dtype(py, ty)?))?;
-            return Ok(Some(Typed::new(array.cast_into()?, false)));
-        }
+    let bytes = match value.cast::<PyString>() {
+        Ok(text) if ty == Type::Char => match text.to_str() {
+            Ok(text) => PyBytes::new(py, text.as_bytes()).into_any(),
+            Err(_) => return Ok(None),
+        },
+        _ => value.clone(),
+    };
+    // NumPy would make one text of them.
+    let takes_bytes = matches!(ty, Type::Char | Type::SignedChar | Type::UnsignedChar);
+    if takes_bytes && bytes.is_instance_of::<PyBytes>() {
+        let array = numpy.call_method1(intern!(py, "frombuffer"), (bytes, dtype(py, ty)?))?;
+        return Ok(Some(Typed::new(array.cast_into()?, false)));
     }
     let Ok(array) = numpy.call_method1(intern!(py, "asarray"), (value,)) else {
         return Ok(None);

@@ -68,6 +68,10 @@ impl Loaded {
                 _ if !candidates.iter().any(is_itself) => {
                     "; the library needs it: install it, or name its folder in LD_LIBRARY_PATH"
                 }
+                _ if name.starts_with("libfarcall_") => {
+                    "; it is one of Farcall's own, which its Debian package has and `make build` \
+                     compiles: see docs/libraries.md"
+                }
                 true => "; build it, or correct its path in the interface file",
                 false => "; build or install it, or name its folder in FARCALL_LIBRARY_PATH",
             });
@@ -186,6 +190,7 @@ mod tests {
         let folder = Path::new("/nothing");
         assert!(reason("libnot-there.so.1", folder).contains("FARCALL_LIBRARY_PATH"));
         assert!(reason("./libnot-there.so.1", folder).contains("correct its path"));
+        assert!(reason("libfarcall_none.so", folder).contains("Debian package"));
     }
 
     #[test]

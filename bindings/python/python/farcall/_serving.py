@@ -198,6 +198,11 @@ def library(
     ]
 
     def register(function: _Served) -> _Served:
+        if inspect.iscoroutinefunction(function):
+            raise TypeError(
+                f"`{function.__name__}` is `async`, and calls do not wait for a coroutine; write a "
+                "plain function, which may run one with `asyncio.run`"
+            )
         if isinstance(interface, str):
             _check_types(interface)
             text = interface

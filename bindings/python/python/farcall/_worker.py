@@ -34,7 +34,10 @@ def load(path: str) -> list[Export]:
     except Exception as error:
         raise CallError(_told(error, file)) from None
     if not exports:
-        raise CallError("no function has the decorator @farcall.library")
+        raise CallError(
+            "no function has the decorator @farcall.library; `farcall idl draft` writes a module "
+            "that serves the functions of another one"
+        )
     return exports
 
 

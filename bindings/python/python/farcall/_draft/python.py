@@ -63,6 +63,10 @@ def _load(path: pathlib.Path) -> types.ModuleType:
 
 
 def _function(module: str, name: str, function: Any) -> list[str]:
+    if inspect.iscoroutinefunction(function):
+        raise RefusedError(
+            "it is `async`; a function that runs it with `asyncio.run` can be served"
+        )
     hints = typing.get_type_hints(function)
     declared: list[str] = []
     questions: list[str] = []
