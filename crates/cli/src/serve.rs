@@ -2,8 +2,10 @@
 //! file.
 
 mod before;
+mod join;
 
 use self::before::Before;
+use self::join::join;
 use crate::document;
 use crate::failure::{self, Failure};
 use crate::folders;
@@ -12,10 +14,9 @@ use crate::preprocessor::Preprocessor;
 use crate::{library, notify, relay, web};
 use clap::Args;
 use farcall_access::Tls;
-use farcall_client::{Address, Credentials, Options};
+use farcall_client::Address;
 use farcall_library::{Catalog, Source, pickled_functions};
 use farcall_metrics::{Answer, Text};
-use farcall_server::member::Member;
 use farcall_server::{Config, Policy, Readings, Server, StartError};
 use rustix::process::Signal;
 use std::io::Write;
@@ -23,7 +24,6 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 
 /// Serve the functions of interface files
 ///
@@ -258,52 +258,6 @@ fn starting() -> Text {
     let mut text = Text::new("farcall");
     text.not_ready("the server is starting");
     text
-}
-
-/// Joins the metaservers.
-fn join(arguments: &Arguments, server: &mut Server) -> Result<Vec<JoinHandle<()>>, Failure> {
-    let named = arguments.metaserver.iter().filter(|one| !one.is_empty());
-    let metaservers = named.map(|one| metaserver_address(one));
-    let metaservers: Vec<Address> = metaservers.collect::<Result<_, _>>()?;
-    if metaservers.is_empty() {
-        return Ok(Vec::new());
-    }
-    let listens = server
-        .addresses()
-        .iter()
-        .find(|one| !one.starts_with("unix:"));
-    let address = match (&arguments.advertise, listens) {
-        (Some(address), _) => address.to_string(),
-        (None, Some(address)) => address.clone(),
-        (None, None) => {
-            let text = "--metaserver needs a TCP address at which clients reach the server: add \
-                        --listen ADDRESS:PORT";
-            return Err(Failure::usage(text));
-        }
-    };
-    let number = server.number();
-    let start = |metaserver| {
-        let member = Member {
-            metaserver,
-            server: number,
-            address: address.clone(),
-            options: Options {
-                credentials: Credentials::from_environment(),
-                ..Options::default()
-            },
-        };
-        Ok(member.start(server.subscribe())?)
-    };
-    metaservers.into_iter().map(start).collect()
-}
-
-/// The address of a metaserver; its scheme may be left out.
-fn metaserver_address(text: &str) -> Result<Address, Failure> {
-    let full = match text.contains("://") {
-        true => text.to_string(),
-        false => format!("meta://{text}"),
-    };
-    full.parse().map_err(Failure::usage)
 }
 
 /// Serves the metrics and the health of a daemon at `http://ADDRESS/metrics`, `/healthz` and
