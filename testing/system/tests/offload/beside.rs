@@ -4,35 +4,41 @@
 
 use super::{MADE, offloaded_program, server};
 use farcall_system::built_library;
+use farcall_system::server::folder;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use tempfile::TempDir;
 
-/// Compiles with these words in the folder of the drop-in library.
-fn compiled(name: &str, words: &[&str]) -> PathBuf {
-    let program = MADE.folder.path().join(name);
+/// Compiles with these words in a folder.
+fn compiled(folder: &TempDir, name: &str, words: &[&str]) -> PathBuf {
+    let program = folder.path().join(name);
     let mut compiler = Command::new("cc");
     compiler.args(["-O1", "-o"]).arg(&program).args(words);
-    let folder = MADE.folder.path();
     assert!(compiler.current_dir(folder).status().unwrap().success());
     program
 }
 
 /// The program that uses the client library itself.
-fn client() -> PathBuf {
+fn client(folder: &TempDir) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let include = format!("-I{}", here.join("../../bindings/c/include").display());
     let source = here.join("tests/offload/client.c").display().to_string();
     let library = built_library().display().to_string();
     let search = format!("-Wl,-rpath,{}", built_library().parent().unwrap().display());
     let openblas = "-l:libopenblas.so.0";
-    compiled("client", &[&include, &source, openblas, &library, &search])
+    compiled(
+        folder,
+        "client",
+        &[&include, &source, openblas, &library, &search],
+    )
 }
 
 #[test]
 fn a_child_keeps_the_connections_that_the_program_has_made_itself() {
-    let server = server();
-    let mut command = offloaded_program(server.address(), &["--always"], &client());
+    let (server, folder) = (server(), folder());
+    let program = client(&folder);
+    let mut command = offloaded_program(server.address(), &["--always"], &program);
     let output = command.arg(server.address()).output().unwrap();
     let told = String::from_utf8_lossy(&output.stdout);
     assert_eq!(told, "the child's descriptors are whole: 1\n", "{output:?}");
@@ -42,15 +48,15 @@ fn a_child_keeps_the_connections_that_the_program_has_made_itself() {
 
 #[test]
 fn names_of_the_client_library_are_those_of_the_programs_own_libraries() {
-    let folder = MADE.folder.path();
+    let folder = folder();
     let library = "int grpc_initialize(char *file) { return file ? 4711 : 0; }\n";
     let program = "int grpc_initialize(char *file);\n\
                    int main(void) { return grpc_initialize(\"client.conf\") != 4711; }\n";
-    fs::write(folder.join("other.c"), library).unwrap();
-    fs::write(folder.join("named.c"), program).unwrap();
-    compiled("libother.so", &["-shared", "-fPIC", "other.c"]);
+    fs::write(folder.path().join("other.c"), library).unwrap();
+    fs::write(folder.path().join("named.c"), program).unwrap();
+    compiled(&folder, "libother.so", &["-shared", "-fPIC", "other.c"]);
     let words = ["named.c", "-L.", "-lother", "-Wl,-rpath,$ORIGIN"];
-    let program = compiled("named", &words);
+    let program = compiled(&folder, "named", &words);
     let output = offloaded_program("127.0.0.1:1", &[], &program).output();
     let output = output.unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -58,7 +64,7 @@ fn names_of_the_client_library_are_those_of_the_programs_own_libraries() {
 
 #[test]
 fn a_drop_in_library_without_its_client_library_says_what_to_do() {
-    let folder = farcall_system::server::folder();
+    let folder = folder();
     let alone = folder.path().join("alone");
     fs::create_dir(&alone).unwrap();
     let library = alone.join("libfarcall_lapack.so");
@@ -80,7 +86,7 @@ fn a_drop_in_library_without_its_client_library_says_what_to_do() {
 
 #[test]
 fn a_library_with_wide_integers_under_the_usual_names_keeps_its_calls() {
-    let folder = MADE.folder.path();
+    let folder = folder();
     let library = "#include <stdint.h>\n\
                    int64_t isamax_(int64_t *n, float *x, int64_t *step) {\n\
                        return *n < 1 ? 0 : 1 + (x[*step] > x[0]);\n\
@@ -100,11 +106,11 @@ fn a_library_with_wide_integers_under_the_usual_names_keeps_its_calls() {
                        dgetrf_(&n, &n, a, &n, ipiv, &info);\n\
                        printf(\"%ld %ld %ld\\n\", (long)info, (long)ipiv[0], (long)ipiv[3]);\n\
                    }\n";
-    fs::write(folder.join("wide.c"), library).unwrap();
-    fs::write(folder.join("usual.c"), program).unwrap();
-    compiled("libwide64.so", &["-shared", "-fPIC", "wide.c"]);
+    fs::write(folder.path().join("wide.c"), library).unwrap();
+    fs::write(folder.path().join("usual.c"), program).unwrap();
+    compiled(&folder, "libwide64.so", &["-shared", "-fPIC", "wide.c"]);
     let words = ["usual.c", "-L.", "-lwide64", "-Wl,-rpath,$ORIGIN"];
-    let program = compiled("usual", &words);
+    let program = compiled(&folder, "usual", &words);
     let server = server();
     let output = offloaded_program(server.address(), &["--always"], &program).output();
     let output = output.unwrap();
