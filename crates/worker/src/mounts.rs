@@ -160,9 +160,17 @@ impl Cover {
     /// the process see the same.
     fn mount(&self) -> Result<(), MountError> {
         let current = std::env::current_dir();
-        let temporary = TEMPORARY.map(Path::new).map(Path::to_path_buf);
-        let is_own = |path: &PathBuf| path.is_dir() && !self.shared.contains(path);
-        let temporary: Vec<PathBuf> = temporary.into_iter().filter(is_own).collect();
+        let shared = self
+            .shared
+            .iter()
+            .filter_map(|path| path.canonicalize().ok());
+        let shared: Vec<PathBuf> = shared.collect();
+        let is_own = |path: &PathBuf| path.is_dir() && !shared.contains(path);
+        let temporary = TEMPORARY.map(Path::new).into_iter();
+        let temporary = temporary.filter_map(|path| path.canonicalize().ok());
+        let mut temporary: Vec<PathBuf> = temporary.filter(is_own).collect();
+        // One of them may be a link to the other.
+        temporary.dedup();
         // A folder for temporary files opens the way to what lies in it.
         let is_within = |path: &&PathBuf| temporary.iter().any(|outer| path.starts_with(outer));
         let closed: Vec<&PathBuf> = self.closed.iter().filter(|path| !is_within(path)).collect();
