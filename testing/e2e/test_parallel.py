@@ -30,11 +30,14 @@ Define made(OUT allocate int x[n], IN int n, OUT int *size)
 Define crash(IN int rank) Backend "MPI" ProcessorElements 2 Calls "C" crash(rank);
 Define spin(IN int rank) Backend "MPI" ProcessorElements 2 Calls "C" spin(rank);
 Define alone(OUT int *size) Calls "C" alone(size);
+Define fail(IN int rank, OUT int *rounds) Backend "MPI" ProcessorElements 2
+    Calls "C" fail(rank, rounds);
 """
 
 SOURCE = r"""
 #include <mpi.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static int rank(void) { int r; MPI_Comm_rank(MPI_COMM_WORLD, &r); return r; }
 
@@ -68,6 +71,18 @@ void made(int *x, int n, int *size)
 void crash(int r) { if (rank() == r) abort(); MPI_Barrier(MPI_COMM_WORLD); }
 void spin(int r) { for (volatile int on = 1; rank() == r && on;); MPI_Barrier(MPI_COMM_WORLD); }
 void alone(int *size) { MPI_Comm_size(MPI_COMM_WORLD, size); }
+
+void farcall_fail(const char *);
+
+void fail(int r, int *rounds)
+{
+    static int done;
+    if (rank() == r) {
+        usleep(20000);
+        farcall_fail("no block is left");
+    }
+    *rounds = ++done;
+}
 """
 
 
@@ -627,3 +642,13 @@ def test_a_launcher_that_is_not_there_is_named(tmp_path):
     config.write_text('[parallel]\nlauncher = ["./no-such-launcher"]\n')
     with pytest.raises(RuntimeError, match=r"no process: \./no-such-launcher: No such file"):
         ServerProcess(LIBRARIES / "scalapack.idl", options=("--config", str(config)))
+
+
+def test_a_process_that_fails_the_call_goes_on(process):
+    fail = process.connect().function("fail")
+    assert fail(-1).rounds == 1
+    with pytest.raises(farcall.Error, match=r"no block is left \(process 1\)"):
+        fail(1)
+    with pytest.raises(farcall.Error, match=r"no block is left$"):
+        fail(0)
+    assert fail(-1).rounds == 4
