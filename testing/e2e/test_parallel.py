@@ -32,11 +32,14 @@ Define spin(IN int rank) Backend "MPI" ProcessorElements 2 Calls "C" spin(rank);
 Define alone(OUT int *size) Calls "C" alone(size);
 Define fail(IN int rank, OUT int *rounds) Backend "MPI" ProcessorElements 2
     Calls "C" fail(rank, rounds);
+Define copied(INOUT string[80] texts[n], IN int n, OUT string[80] *last, OUT int *nulls)
+    Backend "MPI" ProcessorElements 2 Calls "C" last = copied(texts, n, nulls);
 """
 
 SOURCE = r"""
 #include <mpi.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static int rank(void) { int r; MPI_Comm_rank(MPI_COMM_WORLD, &r); return r; }
@@ -82,6 +85,15 @@ void fail(int r, int *rounds)
         farcall_fail("no block is left");
     }
     *rounds = ++done;
+}
+
+const char *copied(char **texts, int n, int *nulls)
+{
+    int mine = texts == NULL;
+    if (rank() == 0)
+        strcpy(texts[n - 1], texts[0]);
+    MPI_Reduce(&mine, nulls, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+    return mine ? "of another process" : texts[n - 1];
 }
 """
 
@@ -652,3 +664,9 @@ def test_a_process_that_fails_the_call_goes_on(process):
     with pytest.raises(farcall.Error, match=r"no block is left$"):
         fail(0)
     assert fail(-1).rounds == 4
+
+
+def test_texts_are_those_of_the_first_process(process):
+    result = process.connect().function("copied")(["first", "second"], 2)
+    assert result.texts == ["first", "first"]
+    assert (result.last, result.nulls) == ("first", 1)
