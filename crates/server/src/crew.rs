@@ -190,10 +190,19 @@ impl Crew {
             .launcher
             .start(source, processes, self.names(gpus), doorbell)?;
         self.bound_to.insert(key, library);
-        poll.watch(worker.socket(), Source::WorkerSocket(key), EventFlags::IN)?;
-        poll.watch(worker.output(), Source::WorkerOutput(key), EventFlags::IN)?;
+        let watched = poll
+            .watch(worker.socket(), Source::WorkerSocket(key), EventFlags::IN)
+            .and_then(|()| {
+                let source = Source::WorkerOutput(key);
+                poll.watch(worker.output(), source, EventFlags::IN)
+            });
         self.workers.insert(key, worker);
-        Ok(())
+        if watched.is_err() {
+            // Nobody would learn of its end.
+            self.end(key, FailureKind::Internal, "cannot be watched".to_string());
+            self.bury(key, poll);
+        }
+        watched
     }
 
     /// Number of GPUs that calls share.
@@ -447,4 +456,52 @@ fn walls(config: &Config) -> io::Result<Walls> {
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     let gone = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
     gone.contains(&error.kind())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Workers;
+    use std::fs;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_worker_that_cannot_be_watched_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let workers = Workers {
+            sandbox: false,
+            folder: Some(folder.path().to_path_buf()),
+            ..Workers::default()
+        };
+        let config = Config {
+            workers,
+            ..Config::default()
+        };
+        let library = LibrarySource {
+            source: Interfaces {
+                path: "f.idl".into(),
+                text: String::new(),
+                options: Vec::new(),
+            },
+            compiled: None,
+            parallel: false,
+        };
+        let command = ("sleep".into(), vec!["1000".to_string()]);
+        let mut crew = Crew::new(&config, (Catalog::default(), vec![library]), command).unwrap();
+        let (poll, key) = (Poll::broken().unwrap(), WorkerKey::new(0, 1));
+        let doorbell = fs::File::open("/dev/null").unwrap();
+        let started = crew.start((key, 0), (1, Gpus::default()), &poll, doorbell.as_fd());
+        assert!(started.is_err());
+        assert!(crew.workers.get(key).is_none() && crew.bound_to.get(key).is_none());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        let children = fs::read_dir("/proc/self/task").unwrap().map(|task| {
+            let children = task.unwrap().path().join("children");
+            fs::read_to_string(children).unwrap_or_default()
+        });
+        let names = children.map(|children| {
+            let name = |id| fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
+            children.split_whitespace().map(name).collect::<String>()
+        });
+        assert!(!names.collect::<String>().contains("sleep"));
+    }
 }
