@@ -670,3 +670,17 @@ def test_texts_are_those_of_the_first_process(process):
     result = process.connect().function("copied")(["first", "second"], 2)
     assert result.texts == ["first", "first"]
     assert (result.last, result.nulls) == ("first", 1)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, as which functions would run")
+def test_the_log_says_that_functions_under_another_launcher_are_root(folder, tmp_path):
+    config = tmp_path / "launcher.toml"
+    launcher = '[parallel]\nlauncher = ["mpiexec.mpich", "-n", "{processes}"]\n'
+    config.write_text(launcher)
+    options = ["--pes", "2", "--config", str(config)]
+    server = ServerProcess(folder / "parallel.idl", options=options)
+    server.stop()
+    assert "run as root under parallel.launcher" in server.log()
+    config.write_text(launcher + "[workers]\nwalls_required = true\n")
+    with pytest.raises(RuntimeError, match=r"parallel\.launcher.*walls_required"):
+        ServerProcess(folder / "parallel.idl", options=options)

@@ -3,7 +3,7 @@
 //! operation that meets a dead worker is not an error.
 
 use crate::WorkerCommand;
-use crate::config::{Config, Engine};
+use crate::config::{Config, Engine, Parallel};
 use crate::memories::Memories;
 use crate::poll::{Poll, Source};
 use farcall_idl::{Document, MOST_GPUS};
@@ -436,8 +436,15 @@ fn walls(config: &Config) -> io::Result<Walls> {
         tracing::info!("functions can do what the server can do: there is no sandbox");
         return Ok(Walls::default());
     }
-    let walls = Walls::available();
+    let mut walls = Walls::available();
     tracing::info!("walls around functions: {}", walls.standing());
+    let Parallel { engine, launcher } = &config.parallel;
+    let by_others = *engine == Engine::Mpiexec && !launcher.is_empty();
+    if by_others && rustix::process::geteuid().is_root() {
+        let text = "functions of several processes run as root under parallel.launcher: let the \
+                    server run as another user";
+        walls.missing.push(text.to_string());
+    }
     for reason in &walls.missing {
         tracing::warn!("workers are not fully protected: {reason}");
     }
