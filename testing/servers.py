@@ -94,8 +94,16 @@ def known(client, name):
 class ServerProcess:
     """A `farcall serve` of its own on a free port of the loopback."""
 
-    def __init__(self, *idl, options=(), listen="127.0.0.1:0", environment=None, user=None):
-        """Starts it, and returns once it listens."""
+    def __init__(
+        self,
+        *idl,
+        options=(),
+        listen="127.0.0.1:0",
+        environment=None,
+        user=None,
+        terminal=None,
+    ):
+        """Starts it, at the terminal of this path, and returns once it listens."""
         arguments = [*map(str, idl), *(["--listen", listen] if listen else []), *options]
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self.process = subprocess.Popen(
@@ -108,6 +116,9 @@ class ServerProcess:
             user=user,
             group=user,
             extra_groups=None if user is None else [],
+            start_new_session=terminal is not None,
+            # The first terminal that a session opens is its own.
+            preexec_fn=terminal and (lambda: os.open(terminal, os.O_RDWR)),  # noqa: PLW1509
         )
         line = self._first_line()
         if not line.startswith("listening on "):

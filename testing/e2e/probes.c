@@ -444,6 +444,28 @@ static int reads_log(const char *unused)
     return syscall(SYS_syslog, 3, text, sizeof text) >= 0;
 }
 
+/* Reads what is typed at the terminal of the server, or types there. */
+static int opens_terminal(const char *unused)
+{
+    (void)unused;
+    return open("/dev/tty", O_RDWR) >= 0;
+}
+/* The terminals of others, such as those of the server's user. */
+static int opens_terminals(const char *folder)
+{
+    char path[512];
+    int found = 0;
+    DIR *entries = opendir(folder);
+    for (struct dirent *entry; entries && (entry = readdir(entries));) {
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        if (number(entry->d_name) > 0 || entry->d_name[0] == '0')
+            found |= open(path, O_RDONLY | O_NOCTTY | O_NONBLOCK) >= 0;
+    }
+    if (entries)
+        closedir(entries);
+    return found;
+}
+
 static const struct { const char *name; int (*run)(const char *); } PROBES[] = {
     {"variable_token", is_set}, {"variable_key", is_set}, {"variable_cloud", is_set},
     {"environ_of_server", environ_of}, {"environ_of_keeper", environ_of},
@@ -477,6 +499,7 @@ static const struct { const char *name; int (*run)(const char *); } PROBES[] = {
     {"keyring", keys}, {"loads_module", modules}, {"swaps", swaps}, {"sets_clock", sets_clock},
     {"names_host", names_host}, {"makes_device", makes_device}, {"sets_oom_score", sets_oom},
     {"raises_memory_limit", raises_memory}, {"raises_file_limit", raises_files}, {"dumps", dumps},
+    {"opens_terminal", opens_terminal}, {"opens_terminals", opens_terminals},
 };
 
 /* `escaped` becomes 1 if the attempt worked, 0 if it did not, and -1 for an unknown name. */

@@ -79,6 +79,29 @@ def test_what_a_function_changes_around_it_ends_with_its_call(start, tmp_path):
         assert own.method("looks")().y == 111, "an object keeps its state"
 
 
+QUIET = """
+Module quiet;
+Globals {
+    #include <fcntl.h>
+    #include <unistd.h>
+    __attribute__((constructor)) static void silence(void)
+    {
+        int nothing = open("/dev/null", O_WRONLY);
+        dup2(nothing, 1);
+        dup2(nothing, 2);
+        usleep(100000);
+    }
+}
+Define next(IN int n, OUT int *y) { *y = n + 1; }
+"""
+
+
+def test_a_library_that_closes_its_output_while_it_is_loaded_is_served(start, tmp_path):
+    file = tmp_path / "quiet.idl"
+    file.write_text(QUIET)
+    assert start(file, options=["--allow-code"]).connect().call("next", n=4).y == 5
+
+
 REPORTS = """
 Module reports;
 Library "libopenblas.so.0";

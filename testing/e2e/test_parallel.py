@@ -30,11 +30,17 @@ Define made(OUT allocate int x[n], IN int n, OUT int *size)
 Define crash(IN int rank) Backend "MPI" ProcessorElements 2 Calls "C" crash(rank);
 Define spin(IN int rank) Backend "MPI" ProcessorElements 2 Calls "C" spin(rank);
 Define alone(OUT int *size) Calls "C" alone(size);
+Define fail(IN int rank, OUT int *rounds) Backend "MPI" ProcessorElements 2
+    Calls "C" fail(rank, rounds);
+Define copied(INOUT string[80] texts[n], IN int n, OUT string[80] *last, OUT int *nulls)
+    Backend "MPI" ProcessorElements 2 Calls "C" last = copied(texts, n, nulls);
 """
 
 SOURCE = r"""
 #include <mpi.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 static int rank(void) { int r; MPI_Comm_rank(MPI_COMM_WORLD, &r); return r; }
 
@@ -68,6 +74,27 @@ void made(int *x, int n, int *size)
 void crash(int r) { if (rank() == r) abort(); MPI_Barrier(MPI_COMM_WORLD); }
 void spin(int r) { for (volatile int on = 1; rank() == r && on;); MPI_Barrier(MPI_COMM_WORLD); }
 void alone(int *size) { MPI_Comm_size(MPI_COMM_WORLD, size); }
+
+void farcall_fail(const char *);
+
+void fail(int r, int *rounds)
+{
+    static int done;
+    if (rank() == r) {
+        usleep(20000);
+        farcall_fail("no block is left");
+    }
+    *rounds = ++done;
+}
+
+const char *copied(char **texts, int n, int *nulls)
+{
+    int mine = texts == NULL;
+    if (rank() == 0)
+        strcpy(texts[n - 1], texts[0]);
+    MPI_Reduce(&mine, nulls, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD);
+    return mine ? "of another process" : texts[n - 1];
+}
 """
 
 
@@ -627,3 +654,33 @@ def test_a_launcher_that_is_not_there_is_named(tmp_path):
     config.write_text('[parallel]\nlauncher = ["./no-such-launcher"]\n')
     with pytest.raises(RuntimeError, match=r"no process: \./no-such-launcher: No such file"):
         ServerProcess(LIBRARIES / "scalapack.idl", options=("--config", str(config)))
+
+
+def test_a_process_that_fails_the_call_goes_on(process):
+    fail = process.connect().function("fail")
+    assert fail(-1).rounds == 1
+    with pytest.raises(farcall.Error, match=r"no block is left \(process 1\)"):
+        fail(1)
+    with pytest.raises(farcall.Error, match=r"no block is left$"):
+        fail(0)
+    assert fail(-1).rounds == 4
+
+
+def test_texts_are_those_of_the_first_process(process):
+    result = process.connect().function("copied")(["first", "second"], 2)
+    assert result.texts == ["first", "first"]
+    assert (result.last, result.nulls) == ("first", 1)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, as which functions would run")
+def test_the_log_says_that_functions_under_another_launcher_are_root(folder, tmp_path):
+    config = tmp_path / "launcher.toml"
+    launcher = '[parallel]\nlauncher = ["mpiexec.mpich", "-n", "{processes}"]\n'
+    config.write_text(launcher)
+    options = ["--pes", "2", "--config", str(config)]
+    server = ServerProcess(folder / "parallel.idl", options=options)
+    server.stop()
+    assert "run as root under parallel.launcher" in server.log()
+    config.write_text(launcher + "[workers]\nwalls_required = true\n")
+    with pytest.raises(RuntimeError, match=r"parallel\.launcher.*walls_required"):
+        ServerProcess(folder / "parallel.idl", options=options)

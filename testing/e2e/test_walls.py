@@ -414,8 +414,17 @@ class Prison:
         }
         if host == "python":
             environment |= python_of(user)
+        ends = os.openpty()
+        for end in ends:
+            stack.callback(os.close, end)
+        if user is not None:
+            os.fchown(ends[1], user, user)
         self.server = ServerProcess(
-            idl, options=[*map(str, options)], environment=environment, user=user
+            idl,
+            options=[*map(str, options)],
+            environment=environment,
+            user=user,
+            terminal=os.ttyname(ends[1]),
         )
         stack.callback(self.server.stop)
         pid, port = str(self.server.process.pid), self.server.address.rsplit(":", 1)[1]
@@ -465,6 +474,7 @@ class Prison:
             "connects_abstract": abstract,
             "connects_unix": own / "socket",
             "uncovers": "/dev/shm",
+            "opens_terminals": "/dev/pts",
         }
         of_server = "environ maps memory sees signals traces reads_memory opens slows binds enters"
         for name in probe_names():

@@ -190,6 +190,9 @@ impl CallMemory {
             Argument::BlankTexts { array, mode } => (array, mode, true),
             _ => return None,
         };
+        if starts[array].is_null() {
+            return Some(Slot::default());
+        }
         // SAFETY: the caller's promise.
         let texts = unsafe { FixedTexts::new(&layout.arrays[array], starts[array], mode) };
         let mut texts = if has_blanks {
@@ -280,8 +283,8 @@ impl Binding {
     /// # Safety
     /// `layout` is the layout that the interface with this index gives for `scalars`. `starts` has
     /// an address for each of its arrays, aligned for the element and good for reads and writes of
-    /// the bytes of the array until the call returns. The library is trusted to match its
-    /// interface.
+    /// the bytes of the array until the call returns; or NULL, for an array that only another
+    /// process has. The library is trusted to match its interface.
     pub unsafe fn invoke(
         &self,
         function: usize,
@@ -477,6 +480,9 @@ unsafe fn results(
     for (slot, result) in returned.into_iter().chain(others) {
         let block = slot.pointer();
         blocks.push(block);
+        if starts[result.array].is_null() {
+            continue;
+        }
         // SAFETY: the caller's promise.
         let copied = unsafe { result.copy(block.cast(), layout, starts) };
         outcome = outcome.and(copied);

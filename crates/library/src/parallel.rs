@@ -102,13 +102,38 @@ impl Processes {
 
     /// Sends a message from the first process to all others.
     pub fn tell(&self, message: &[u8]) {
-        let length = message.len() as u64;
         for rank in 1..self.size {
-            self.send(&length.to_ne_bytes(), rank);
-            for part in message.chunks(MOST_BYTES) {
-                self.send(part, rank);
-            }
+            self.send_message(message, rank);
         }
+    }
+
+    /// Sends a message from this process to the first one.
+    pub fn report(&self, message: &[u8]) {
+        self.send_message(message, 0);
+    }
+
+    /// The next message of each other process, which the first one waits for.
+    pub fn reports(&self) -> Vec<Vec<u8>> {
+        let others = 1..self.size;
+        others.map(|rank| self.receive_message(rank)).collect()
+    }
+
+    fn send_message(&self, message: &[u8], rank: c_int) {
+        let length = message.len() as u64;
+        self.send(&length.to_ne_bytes(), rank);
+        for part in message.chunks(MOST_BYTES) {
+            self.send(part, rank);
+        }
+    }
+
+    fn receive_message(&self, rank: c_int) -> Vec<u8> {
+        let mut length = [0; 8];
+        self.receive(&mut length, rank);
+        let mut message = vec![0; u64::from_ne_bytes(length) as usize];
+        for part in message.chunks_mut(MOST_BYTES) {
+            self.receive(part, rank);
+        }
+        message
     }
 
     fn send(&self, bytes: &[u8], rank: c_int) {
@@ -128,13 +153,7 @@ impl Processes {
             std::thread::sleep(nap);
             nap = (nap * 2).min(LONGEST_NAP);
         }
-        let mut length = [0; 8];
-        self.receive(&mut length);
-        let mut message = vec![0; u64::from_ne_bytes(length) as usize];
-        for part in message.chunks_mut(MOST_BYTES) {
-            self.receive(part);
-        }
-        message
+        self.receive_message(0)
     }
 
     fn has_message(&self) -> bool {
@@ -144,12 +163,12 @@ impl Processes {
         flag != 0
     }
 
-    fn receive(&self, place: &mut [u8]) {
+    fn receive(&self, place: &mut [u8], rank: c_int) {
         let (count, mut status) = (place.len() as c_int, Status::default());
         // SAFETY: place and status live until the call returns.
         unsafe {
             let place = place.as_mut_ptr().cast();
-            (self.functions.recv)(place, count, self.byte, 0, TAG, self.world, &mut status);
+            (self.functions.recv)(place, count, self.byte, rank, TAG, self.world, &mut status);
         }
     }
 

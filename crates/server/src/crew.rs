@@ -3,7 +3,7 @@
 //! operation that meets a dead worker is not an error.
 
 use crate::WorkerCommand;
-use crate::config::{Config, Engine};
+use crate::config::{Config, Engine, Parallel};
 use crate::memories::Memories;
 use crate::poll::{Poll, Source};
 use farcall_idl::{Document, MOST_GPUS};
@@ -190,10 +190,19 @@ impl Crew {
             .launcher
             .start(source, processes, self.names(gpus), doorbell)?;
         self.bound_to.insert(key, library);
-        poll.watch(worker.socket(), Source::WorkerSocket(key), EventFlags::IN)?;
-        poll.watch(worker.output(), Source::WorkerOutput(key), EventFlags::IN)?;
+        let watched = poll
+            .watch(worker.socket(), Source::WorkerSocket(key), EventFlags::IN)
+            .and_then(|()| {
+                let source = Source::WorkerOutput(key);
+                poll.watch(worker.output(), source, EventFlags::IN)
+            });
         self.workers.insert(key, worker);
-        Ok(())
+        if watched.is_err() {
+            // Nobody would learn of its end.
+            self.end(key, FailureKind::Internal, "cannot be watched".to_string());
+            self.bury(key, poll);
+        }
+        watched
     }
 
     /// Number of GPUs that calls share.
@@ -427,8 +436,15 @@ fn walls(config: &Config) -> io::Result<Walls> {
         tracing::info!("functions can do what the server can do: there is no sandbox");
         return Ok(Walls::default());
     }
-    let walls = Walls::available();
+    let mut walls = Walls::available();
     tracing::info!("walls around functions: {}", walls.standing());
+    let Parallel { engine, launcher } = &config.parallel;
+    let by_others = *engine == Engine::Mpiexec && !launcher.is_empty();
+    if by_others && rustix::process::geteuid().is_root() {
+        let text = "functions of several processes run as root under parallel.launcher: let the \
+                    server run as another user";
+        walls.missing.push(text.to_string());
+    }
     for reason in &walls.missing {
         tracing::warn!("workers are not fully protected: {reason}");
     }
@@ -447,4 +463,52 @@ fn walls(config: &Config) -> io::Result<Walls> {
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     let gone = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
     gone.contains(&error.kind())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Workers;
+    use std::fs;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_worker_that_cannot_be_watched_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let workers = Workers {
+            sandbox: false,
+            folder: Some(folder.path().to_path_buf()),
+            ..Workers::default()
+        };
+        let config = Config {
+            workers,
+            ..Config::default()
+        };
+        let library = LibrarySource {
+            source: Interfaces {
+                path: "f.idl".into(),
+                text: String::new(),
+                options: Vec::new(),
+            },
+            compiled: None,
+            parallel: false,
+        };
+        let command = ("sleep".into(), vec!["1000".to_string()]);
+        let mut crew = Crew::new(&config, (Catalog::default(), vec![library]), command).unwrap();
+        let (poll, key) = (Poll::broken().unwrap(), WorkerKey::new(0, 1));
+        let doorbell = fs::File::open("/dev/null").unwrap();
+        let started = crew.start((key, 0), (1, Gpus::default()), &poll, doorbell.as_fd());
+        assert!(started.is_err());
+        assert!(crew.workers.get(key).is_none() && crew.bound_to.get(key).is_none());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+        let children = fs::read_dir("/proc/self/task").unwrap().map(|task| {
+            let children = task.unwrap().path().join("children");
+            fs::read_to_string(children).unwrap_or_default()
+        });
+        let names = children.map(|children| {
+            let name = |id| fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
+            children.split_whitespace().map(name).collect::<String>()
+        });
+        assert!(!names.collect::<String>().contains("sleep"));
+    }
 }

@@ -108,3 +108,11 @@ impl Poll {
         }
     }
 }
+
+#[cfg(test)]
+impl Poll {
+    /// One that can watch nothing.
+    pub(crate) fn broken() -> io::Result<Poll> {
+        Ok(Poll(std::fs::File::open("/dev/null")?.into()))
+    }
+}

@@ -44,6 +44,9 @@ const PARALLEL_FAMILIES: [&str; 12] = [
     "FI_", "PBS_",
 ];
 
+/// A token of the user of the server for Slurm.
+const SLURM_TOKEN: &str = "SLURM_JWT";
+
 /// The variables of a worker.
 pub(crate) struct Environment<'e> {
     /// Names of further variables that the operator lets functions see.
@@ -103,13 +106,30 @@ impl Environment<'_> {
         NAMES.contains(&name)
             || self.named.iter().any(|named| named == name)
             || begins(&FAMILIES)
-            || self.is_parallel && begins(&PARALLEL_FAMILIES)
+            || self.is_parallel && begins(&PARALLEL_FAMILIES) && name != SLURM_TOKEN
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn functions_of_several_processes_see_no_token_for_slurm() {
+        let shown = |named: &[String]| {
+            let environment = Environment {
+                named,
+                is_parallel: true,
+                threads: 1,
+                folder: Path::new("/folder"),
+                gpus: None,
+            };
+            let names = ["SLURM_JOB_ID", SLURM_TOKEN].map(OsStr::new);
+            names.map(|name| environment.shows(name))
+        };
+        assert_eq!(shown(&[]), [true, false]);
+        assert_eq!(shown(&[SLURM_TOKEN.to_string()]), [true, true]);
+    }
 
     #[test]
     fn secrets_of_the_server_stay_there() {

@@ -11,7 +11,7 @@ use crate::groups::Groups;
 use crate::handle::{Parts, SOCKET_FD, Worker};
 use crate::mounts::Own;
 use crate::namespaces::Start as Order;
-use crate::nursery::Nursery;
+use crate::nursery::{Nursery, Process};
 use crate::parallel::{self, Welcome};
 use crate::sandbox::{Reach, Sandbox};
 use crate::slices::{FrontOrder, Gang, Need, Slices};
@@ -296,7 +296,7 @@ impl Launcher {
         Ok(Worker::new(Parts {
             is_parallel,
             welcome,
-            process: self.nursery.order(order),
+            process: self.order(folder.path(), order)?,
             socket,
             output: output.into(),
             control,
@@ -305,6 +305,14 @@ impl Launcher {
             group,
             need: Need::new(slices, is_parallel),
         }))
+    }
+
+    /// Orders a process, whose folder is ready. In a folder of theirs, functions without walls
+    /// could put links in the place of what this process makes, and root would change files of the
+    /// system.
+    fn order(&self, folder: &Path, order: Order) -> io::Result<Process> {
+        self.give_to_user(folder)?;
+        Ok(self.nursery.order(order))
     }
 
     /// Through what a worker tells a gang about its calls.
@@ -393,12 +401,10 @@ impl Launcher {
         }
     }
 
-    /// A folder of the worker's own.
+    /// A folder for the worker, which nobody else can enter yet.
     fn make_folder(&self) -> io::Result<TempDir> {
         let parent = &self.folder;
-        let folder = files::temporary_folder(parent)
-            .and_then(|folder| self.give_to_user(folder.path()).map(|()| folder));
-        folder.map_err(|error| {
+        files::temporary_folder(parent).map_err(|error| {
             let parent = parent.display();
             let text = format!("no folder for files in {parent} (workers.folder): {error}");
             io::Error::new(error.kind(), text)

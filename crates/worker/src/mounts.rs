@@ -1,8 +1,9 @@
 //! The files that a worker sees, in a mount namespace of its own.
 //!
 //! The worker's folder, `/tmp` and `/var/tmp` are one file system in memory of bounded size, which
-//! nobody else sees and which ends with the worker. `/dev/shm` is another one, and `/proc` shows
-//! only the worker's own processes. Files of the server that no function may read are covered.
+//! nobody else sees and which ends with the worker. `/dev/shm` is another one, `/dev/pts` and
+//! `/dev/mqueue` have only what the worker makes, and `/proc` shows only the worker's own
+//! processes. Files of the server that no function may read are covered.
 //!
 //! Landlock forbids mounts, and it binds a worker before the worker loads its library. So a thread
 //! that Landlock does not bind, the [`Coverer`], waits for the folders that the library needs and
@@ -12,7 +13,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::CWD;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MoveMountFlags, OpenTreeFlags, mount, move_mount, open_tree};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -25,6 +26,12 @@ use std::thread::JoinHandle;
 const TEMPORARY: [&str; 2] = ["/tmp", "/var/tmp"];
 /// The file in a worker's folder that covers secret files.
 const NOTHING: &str = ".nothing";
+/// Where the kernel shows what processes have made: terminals, and message queues. In a worker they
+/// are empty at first. By kind, place and options.
+const EMPTY: [(&str, &str, &CStr); 2] = [
+    ("devpts", "/dev/pts", c"newinstance,ptmxmode=0666,mode=0600"),
+    ("mqueue", "/dev/mqueue", c""),
+];
 /// Bytes for the folders that lead to a needed folder inside a covered one.
 const LEADING_BYTES: u64 = 1 << 20;
 
@@ -62,7 +69,8 @@ pub(crate) fn temporary(folder: &Path) -> PathBuf {
     folder.join("tmp")
 }
 
-/// Mounts a worker's own folder, shared memory and processes. Returns what cannot be mounted.
+/// Mounts a worker's own folder, shared memory and processes, and hides what others have made in
+/// `/dev`. Returns what cannot be mounted.
 pub(crate) fn mount_own(folder: &Path, own: Own) -> Vec<MountError> {
     let shared = Path::new("/dev/shm");
     let temporary = temporary(folder);
@@ -78,8 +86,18 @@ pub(crate) fn mount_own(folder: &Path, own: Own) -> Vec<MountError> {
     };
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     let processes = mount("proc", "/proc", "proc", flags, None).map_err(failed("/proc"));
-    let all = [work, memory, processes];
-    all.into_iter().filter_map(Result::err).collect()
+    let all = [work, memory, processes].into_iter();
+    let all = all.chain(EMPTY.map(mount_empty));
+    all.filter_map(Result::err).collect()
+}
+
+/// Mounts a file system of [`EMPTY`], where there is one.
+fn mount_empty((kind, at, options): (&str, &str, &CStr)) -> Result<(), MountError> {
+    let flags = MountFlags::NOSUID | MountFlags::NOEXEC;
+    match Path::new(at).is_dir() {
+        true => mount(kind, at, kind, flags, options).map_err(failed(at)),
+        false => Ok(()),
+    }
 }
 
 /// Makes a folder for the user of the functions.
@@ -142,9 +160,17 @@ impl Cover {
     /// the process see the same.
     fn mount(&self) -> Result<(), MountError> {
         let current = std::env::current_dir();
-        let temporary = TEMPORARY.map(Path::new).map(Path::to_path_buf);
-        let is_own = |path: &PathBuf| path.is_dir() && !self.shared.contains(path);
-        let temporary: Vec<PathBuf> = temporary.into_iter().filter(is_own).collect();
+        let shared = self
+            .shared
+            .iter()
+            .filter_map(|path| path.canonicalize().ok());
+        let shared: Vec<PathBuf> = shared.collect();
+        let is_own = |path: &PathBuf| path.is_dir() && !shared.contains(path);
+        let temporary = TEMPORARY.map(Path::new).into_iter();
+        let temporary = temporary.filter_map(|path| path.canonicalize().ok());
+        let mut temporary: Vec<PathBuf> = temporary.filter(is_own).collect();
+        // One of them may be a link to the other.
+        temporary.dedup();
         // A folder for temporary files opens the way to what lies in it.
         let is_within = |path: &&PathBuf| temporary.iter().any(|outer| path.starts_with(outer));
         let closed: Vec<&PathBuf> = self.closed.iter().filter(|path| !is_within(path)).collect();

@@ -393,6 +393,9 @@ impl Prepared<'_> {
             }
             // Without the right to raise it, the process has the server's value.
             let _ = write(c"/proc/self/oom_score_adj", self.oom_score.as_bytes());
+            // In the session of the server, a function could read what is typed at its terminal,
+            // and type there itself.
+            check(libc::setsid())?;
             self.namespaces.enter(self.maps)?;
         }
         Ok(())
@@ -572,6 +575,15 @@ pub(crate) mod tests {
         );
         assert_eq!(status.code(), Some(3));
         assert!(text.contains("/usr/bin:/bin"), "{text}");
+    }
+
+    #[test]
+    fn a_program_has_no_terminal_of_the_server() {
+        // SAFETY: it only asks.
+        let own = unsafe { libc::getsid(0) };
+        let script = "cut -d ' ' -f 6 /proc/self/stat";
+        let (_, session) = run(script, Namespaces::default());
+        assert_ne!(session.trim(), own.to_string());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::trace;
 use farcall_idl::{ArrayLayout, Document, Interface, Layout, Library};
 use farcall_library::{Caller, Processes, Source};
 use farcall_memory::sealed_memory;
-use farcall_rpc_proto::Call;
+use farcall_rpc_proto::{Call, Failure, FailureKind};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::net::{
@@ -288,6 +288,28 @@ pub(crate) unsafe fn lead(
     }
 }
 
+/// The failure of the first of the other processes that has one. The first process waits until all
+/// of them have ended a call.
+pub(crate) fn failure_of_others(processes: &Processes) -> Option<Failure> {
+    let reports = processes.reports().into_iter().zip(1..);
+    let mut failures = reports.filter_map(|(report, rank)| {
+        let (kind, text) = report.split_first_chunk()?;
+        let text = String::from_utf8_lossy(text);
+        let kind = FailureKind::from_number(u32::from_ne_bytes(*kind));
+        Some(Failure::new(kind, format!("{text} (process {rank})")))
+    });
+    failures.next()
+}
+
+/// What a process says to the first one after a call: nothing, or its failure.
+fn report(failure: Option<Failure>) -> Vec<u8> {
+    let report = failure.map(|failure| {
+        let kind = (failure.kind as u32).to_ne_bytes();
+        [&kind, failure.message.as_bytes()].concat()
+    });
+    report.unwrap_or_default()
+}
+
 /// Follows the first process: makes the same calls until the launcher ends.
 fn follow(
     processes: &Processes,
@@ -340,7 +362,7 @@ fn follow(
         floats.restore();
         surroundings.restore();
         children.end();
-        called.map_err(|failure| io::Error::other(failure.message))?;
+        processes.report(&report(called.err()));
     }
 }
 

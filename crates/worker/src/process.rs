@@ -430,7 +430,8 @@ impl<C: Callee> Worker<C> {
             self.lent.end(&mut self.segments);
             refuse(&format_args!("has an array that cannot be used: {error}"))
         })?;
-        if let Some(processes) = self.processes.as_ref().filter(|_| interface.is_parallel()) {
+        let processes = self.processes.as_ref().filter(|_| is_parallel);
+        if let Some(processes) = processes {
             // SAFETY: as below.
             unsafe { parallel::lead(processes, function, interface, &call, &layout, &starts) };
         }
@@ -438,8 +439,9 @@ impl<C: Callee> Worker<C> {
         // SAFETY: the layout was made for this interface, and its arrays lie within the buffer or
         // within shared memory.
         let called = unsafe { self.invoke(function, &call, &layout, &starts, &line) };
+        let failed = processes.and_then(parallel::failure_of_others);
         self.lent.end(&mut self.segments);
-        let exec_nanos = called?;
+        let exec_nanos = called.and_then(|nanos| failed.map_or(Ok(nanos), Err))?;
         if let Some(files) = files {
             files.send_back()?;
         }

@@ -35,7 +35,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Folders that are private by convention, or that hold files of other programs.
-const PRIVATE: [&str; 6] = ["/home", "/root", "/run", "/tmp", "/var", "/dev/shm"];
+const PRIVATE: [&str; 8] = [
+    "/home",
+    "/root",
+    "/run",
+    "/tmp",
+    "/var",
+    "/dev/shm",
+    "/dev/pts",
+    "/dev/mqueue",
+];
 /// Most entries of one folder that get rules of their own.
 const MOST_ENTRIES: usize = 4096;
 /// The version of Landlock that is requested; older kernels have fewer features.
@@ -334,15 +343,18 @@ impl Sandbox {
         }
     }
 
-    /// Paths that it may write. Devices are guarded by their own modes. Shared memory is closed
-    /// where it is not the worker's own.
+    /// Paths that it may write. Devices are guarded by their own modes. What others have made in
+    /// `/dev` is closed.
     fn writable(&self, folder: &Path) -> Vec<PathBuf> {
         let mut paths: Vec<PathBuf> = self.write.clone();
         paths.push(folder.to_path_buf());
         paths.extend(self.gpus.then(|| "/proc/self/task".into()));
         match self.namespaces().mounts {
             true => paths.extend([mounts::temporary(folder), "/dev".into()]),
-            false => open_all_but(Path::new("/dev"), &[Path::new("/dev/shm")], &mut paths),
+            false => {
+                let closed = ["/dev/shm", "/dev/pts", "/dev/mqueue"].map(Path::new);
+                open_all_but(Path::new("/dev"), &closed, &mut paths);
+            }
         }
         paths
     }

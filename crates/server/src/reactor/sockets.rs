@@ -68,17 +68,22 @@ impl Reactor {
             let Some(listener) = self.listeners.open.get(index) else {
                 return false;
             };
-            match listener.accept() {
-                Ok(accepted) => self.admit(accepted),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
-                Err(error) => {
-                    tracing::warn!("cannot accept a connection: {error}");
-                    // Mostly for lack of descriptors, which does not pass by trying again.
-                    self.listeners.watch(&self.poll, EventFlags::empty());
-                    self.listeners.deaf_until = Some(Instant::now() + SWEEP);
-                    return false;
+            let error = match listener.accept() {
+                Ok(accepted) => {
+                    self.admit(accepted);
+                    continue;
                 }
+                Err(error) => error,
+            };
+            if let Some(text) = self.listeners.news(&error) {
+                tracing::warn!("{text}");
             }
+            if error.kind() != io::ErrorKind::WouldBlock {
+                // Mostly for lack of descriptors, which does not pass by trying again.
+                self.listeners.watch(&self.poll, EventFlags::empty());
+                self.listeners.deaf_until = Some(Instant::now() + SWEEP);
+            }
+            return false;
         }
         true
     }

@@ -16,6 +16,7 @@ impl Reactor {
         let workers = self.server.start_workers();
         self.act();
         for key in workers {
+            let mut has_output = true;
             let greeting = loop {
                 let Some(worker) = self.crew.workers.get_mut(key) else {
                     return Err(format!("cannot start a worker: {}", self.crew.unstarted));
@@ -25,16 +26,23 @@ impl Reactor {
                 let (socket, output) = (worker.socket(), worker.output());
                 let mut poll = [
                     PollFd::new(&socket, PollFlags::IN),
-                    PollFd::new(&output, PollFlags::IN),
                     PollFd::new(&self.bells.signals, PollFlags::IN),
+                    PollFd::new(&output, PollFlags::IN),
                 ];
-                while rustix::event::poll(&mut poll, None) == Err(Errno::INTR) {}
-                if !poll[2].revents().is_empty() {
+                let poll = &mut poll[..if has_output { 3 } else { 2 }];
+                while rustix::event::poll(poll, None) == Err(Errno::INTR) {}
+                if !poll[1].revents().is_empty() {
                     return Ok(false);
                 }
                 let came = !poll[0].revents().is_empty();
-                if poll[1].revents().contains(PollFlags::IN) && !came {
+                let printed = poll.get(2).map_or(PollFlags::empty(), PollFd::revents);
+                if printed.contains(PollFlags::IN) && !came {
                     self.drain_output(key);
+                    continue;
+                }
+                if !came && !worker.is_awaited() {
+                    // The library has closed its output, and goes on.
+                    has_output = false;
                     continue;
                 }
                 if !worker.is_awaited() || !came {

@@ -71,8 +71,11 @@ impl Connector {
             .args(arguments)
             .env_clear()
             .envs(variables(temporary));
-        // Its parents' signals from a terminal do not reach it. It ends when its input does.
-        command.current_dir("/").process_group(0);
+        // It has no terminal: signals from there do not reach it, nor what is typed there. It ends
+        // when its input does.
+        // SAFETY: a plain system call.
+        unsafe { command.pre_exec(|| Ok(rustix::process::setsid().map(drop)?)) };
+        command.current_dir("/");
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn()?;
         let (Some(input), Some(output)) = (process.stdin.take(), process.stdout.take()) else {

@@ -4,7 +4,7 @@
 use super::{Sandbox, SandboxError};
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
-    SeccompFilter, SeccompRule, TargetArch,
+    SeccompFilter, SeccompRule, TargetArch, sock_filter,
 };
 use std::collections::BTreeMap;
 
@@ -24,6 +24,10 @@ impl Sandbox {
                 .and_then(TryInto::try_into)
                 .map_err(|error| failed(&error))?;
             let applied = seccompiler::apply_filter_all_threads(&program);
+            applied.map_err(|error| failed(&error))?;
+        }
+        if cfg!(target_arch = "x86_64") {
+            let applied = seccompiler::apply_filter_all_threads(&OTHER_NUMBERS);
             applied.map_err(|error| failed(&error))?;
         }
         Ok(())
@@ -78,6 +82,27 @@ fn with_flags(argument: u8, flags: libc::c_int) -> Result<SeccompRule, BackendEr
     let flags = u64::from(flags.unsigned_abs());
     where_argument(argument, SeccompCmpOp::MaskedEq(flags), flags)
 }
+
+/// Refuses the system calls of the x32 interface of x86-64. Some kernels have it, and it has other
+/// numbers for all system calls, from this bit on, and the same architecture.
+const OTHER_NUMBERS: [sock_filter; 4] = {
+    const BIT: u32 = 0x4000_0000;
+    const fn step(code: u32, jf: u8, k: u32) -> sock_filter {
+        let (code, jt) = (code as u16, 0);
+        sock_filter { code, jt, jf, k }
+    }
+    [
+        // The number of the system call comes first in what a filter reads.
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 1, BIT),
+        step(
+            libc::BPF_RET,
+            0,
+            libc::SECCOMP_RET_ERRNO | libc::EPERM as u32,
+        ),
+        step(libc::BPF_RET, 0, libc::SECCOMP_RET_ALLOW),
+    ]
+};
 
 /// The bits of a socket's type that are not flags.
 const SOCKET_TYPE: u64 = 0xf;
@@ -150,3 +175,22 @@ const REFUSED: [i64; 45] = [
     libc::SYS_sethostname,
     libc::SYS_setdomainname,
 ];
+
+#[cfg(all(test, target_arch = "x86_64", not(miri)))]
+mod tests {
+    use super::*;
+    use std::io;
+
+    #[test]
+    fn system_calls_with_other_numbers_are_refused() {
+        const X32_GETPID: libc::c_long = 0x4000_0000 + libc::SYS_getpid;
+        let refused = std::thread::spawn(|| {
+            seccompiler::apply_filter(&OTHER_NUMBERS).unwrap();
+            // SAFETY: it only asks.
+            let result = unsafe { libc::syscall(X32_GETPID) };
+            (result, io::Error::last_os_error().raw_os_error())
+        });
+        // A kernel without x32 says ENOSYS.
+        assert_eq!(refused.join().unwrap(), (-1, Some(libc::EPERM)));
+    }
+}
