@@ -1,8 +1,10 @@
 //! Transactions at a real server: what happens to other calls when one fails. The Python tests
 //! look at results, plans and pictures.
 
-use farcall_client::{Argument, ArgumentOptions, Options, Scalar, Server, Transaction};
-use farcall_system::ServerProcess;
+use farcall_client::{
+    Argument, ArgumentOptions, Error, Function, Options, Scalar, Server, Transaction,
+};
+use farcall_system::{ServerProcess, wait_until};
 use std::time::{Duration, Instant};
 
 const STEPS: &str = "Module system;
@@ -42,4 +44,100 @@ fn after_a_failure_no_other_call_begins() {
     let error = transaction.run(&[server]).unwrap_err().to_string();
     assert!(error.contains("call 3 of the transaction"), "{error}");
     assert!(start.elapsed() < NAP, "a call began after the failure");
+}
+
+/// A function that copies its array `a`, in two versions with another order of the arrays.
+const VERSIONS: [&str; 2] = [
+    "Module system;
+Library \"libc.so.6\";
+Define nap(IN int us, INOUT char x[n], IN long n) Repeatable \"yes\" Calls \"C\" usleep(us);
+Define pick(OUT char out[n], IN char a[n], IN char b[n], IN long n) Repeatable \"yes\"
+    Calls \"C\" memcpy(out, a, n);
+",
+    "Module system;
+Library \"libc.so.6\";
+Define nap(IN int us, INOUT char x[n], IN long n) Repeatable \"yes\" Calls \"C\" usleep(us);
+Define pick(OUT char out[n], IN char b[n], IN char a[n], IN long n) Repeatable \"yes\"
+    Calls \"C\" memcpy(out, a, n);
+",
+];
+const ONES: [u8; 8] = [1; 8];
+const TWOS: [u8; 8] = [2; 8];
+
+/// Records a call of `pick` with ones and twos.
+fn add_pick(transaction: &mut Transaction, pick: &Function, out: &mut [u8; 8]) {
+    let arguments = &mut [
+        Argument::Out(out),
+        Argument::In(&ONES),
+        Argument::In(&TWOS),
+        Argument::Scalar(Scalar::Int(8)),
+    ];
+    // SAFETY: who calls this keeps the array until the transaction has run.
+    unsafe { transaction.add(pick, arguments, &ArgumentOptions::default()) }.unwrap();
+}
+
+#[test]
+fn each_call_goes_to_a_server_with_its_interface() {
+    let processes = VERSIONS.map(|text| ServerProcess::of(&[text]).start());
+    let servers = processes.each_ref().map(ServerProcess::connect);
+    for order in [[0, 1], [1, 0]] {
+        let mut transaction = Transaction::new();
+        let mut results = [[0; 8]; 2];
+        for (version, out) in order.into_iter().zip(&mut results) {
+            add_pick(
+                &mut transaction,
+                &servers[version].function("pick").unwrap(),
+                out,
+            );
+        }
+        transaction.run(&servers).unwrap();
+        assert_eq!(order.map(|version| [ONES, TWOS][version]), results);
+    }
+}
+
+#[test]
+fn a_server_that_comes_back_with_another_interface_gets_no_call() {
+    let mut before = ServerProcess::of(&[VERSIONS[0]]).start();
+    let server = before.connect();
+    let [nap, pick] = ["nap", "pick"].map(|name| server.function(name).unwrap());
+    let (mut x, mut out) = ([0u8; 8], [0; 8]);
+    let mut transaction = Transaction::new();
+    let arguments = &mut [
+        Argument::Scalar(Scalar::Int(1_000_000)),
+        Argument::Out(&mut x),
+        Argument::Scalar(Scalar::Int(8)),
+    ];
+    // SAFETY: the array outlives the transaction.
+    unsafe { transaction.add(&nap, arguments, &ArgumentOptions::default()) }.unwrap();
+    let arguments = &mut [
+        Argument::Out(&mut out),
+        Argument::In(&x),
+        Argument::In(&TWOS),
+        Argument::Scalar(Scalar::Int(8)),
+    ];
+    // SAFETY: the arrays outlive the transaction.
+    unsafe { transaction.add(&pick, arguments, &ArgumentOptions::default()) }.unwrap();
+    let address = before.host_and_port().to_owned();
+    let replaced = std::thread::spawn(move || {
+        wait_until("it naps", || {
+            let status = before.connect().status().unwrap();
+            let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+            status["jobs"]["running"] == 1
+        });
+        before.kill();
+        let after = ServerProcess::of(&[VERSIONS[1]]);
+        after.options(&["--listen", &address]).start()
+    });
+    let error = transaction.run(&[server]).unwrap_err();
+    replaced.join().unwrap();
+    let text = error.to_string();
+    assert!(
+        matches!(error, Error::Transaction { call: 2, .. }),
+        "{text}"
+    );
+    assert!(
+        text.contains("the interface of `system/pick` is different there"),
+        "{text}"
+    );
+    assert_eq!(out, [0; 8]);
 }

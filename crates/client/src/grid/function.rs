@@ -106,11 +106,7 @@ impl Function {
     /// The same function at one of the servers.
     pub(super) fn at(&self, server: &Server) -> Result<remote::Function, Error> {
         let known = &*self.description;
-        let function = server.function(&known.qualified)?;
-        if function.description().text != known.text {
-            let text = format!("the interface of `{}` is different there", known.qualified);
-            return Err(Error::failed(FailureKind::StaleInterface, text));
-        }
+        let function = server.same_function((&known.qualified, &known.text))?;
         let function = function.with_output(self.output.clone());
         let function = function.with_deadline(self.before);
         Ok(function.with_trace(self.trace))

@@ -73,6 +73,8 @@ impl Fault {
             }
             Error::Failed(failure) => match failure.kind {
                 FailureKind::ServerStopping | FailureKind::Draining => Trouble::Server,
+                // Another one has taken its place.
+                FailureKind::StaleInterface | FailureKind::UnknownFunction => Trouble::Server,
                 FailureKind::NotFound => Trouble::Arrays,
                 _ => Trouble::Request,
             },
@@ -84,9 +86,13 @@ impl Fault {
 /// Whether a server has refused a request, so that nothing came of it.
 fn is_refusal(error: &Error) -> bool {
     match error {
-        Error::Failed(failure) => {
-            matches!(failure.kind, FailureKind::NotFound | FailureKind::Draining)
-        }
+        Error::Failed(failure) => matches!(
+            failure.kind,
+            FailureKind::NotFound
+                | FailureKind::Draining
+                | FailureKind::StaleInterface
+                | FailureKind::UnknownFunction
+        ),
         other => other.is_before_call(),
     }
 }
@@ -231,10 +237,8 @@ impl Shared<'_> {
             touched,
             error,
         };
-        let server = &self.servers[step.server as usize];
-        let function = server.function(&call.name);
+        let function = call.at(&self.servers[step.server as usize]);
         let function = function.map_err(|error| Fault::before(step.server, error))?;
-        let function = function.with_output(call.output.clone());
         let argument = |(place, kept): (usize, &RecordedArgument)| match handles.get(&place) {
             Some(handle) => Argument::Handle(handle.id()),
             // SAFETY: who recorded the call keeps its arrays, and the graph keeps apart calls that
