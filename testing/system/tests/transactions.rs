@@ -76,6 +76,12 @@ fn add_pick(transaction: &mut Transaction, pick: &Function, out: &mut [u8; 8]) {
     unsafe { transaction.add(pick, arguments, &ArgumentOptions::default()) }.unwrap();
 }
 
+/// Whether a call runs.
+fn is_running(server: &Server) -> bool {
+    let status: serde_json::Value = serde_json::from_str(&server.status().unwrap()).unwrap();
+    status["jobs"]["running"] == 1
+}
+
 #[test]
 fn each_call_goes_to_a_server_with_its_interface() {
     let processes = VERSIONS.map(|text| ServerProcess::of(&[text]).start());
@@ -119,11 +125,7 @@ fn a_server_that_comes_back_with_another_interface_gets_no_call() {
     unsafe { transaction.add(&pick, arguments, &ArgumentOptions::default()) }.unwrap();
     let address = before.host_and_port().to_owned();
     let replaced = std::thread::spawn(move || {
-        wait_until("it naps", || {
-            let status = before.connect().status().unwrap();
-            let status: serde_json::Value = serde_json::from_str(&status).unwrap();
-            status["jobs"]["running"] == 1
-        });
+        wait_until("it naps", || is_running(&before.connect()));
         before.kill();
         let after = ServerProcess::of(&[VERSIONS[1]]);
         after.options(&["--listen", &address]).start()
@@ -140,4 +142,40 @@ fn a_server_that_comes_back_with_another_interface_gets_no_call() {
         "{text}"
     );
     assert_eq!(out, [0; 8]);
+}
+
+const MOVES: &str = "Module system;
+Library \"libc.so.6\";
+Define copy(OUT char out[n], IN char in[n], IN long n) Repeatable \"yes\"
+    Calls \"C\" memcpy(out, in, n);
+Define join(OUT char out[n], IN char a[n], IN char b[m], IN long n, IN long m) Repeatable \"yes\"
+    Calls \"C\" memcpy(out, a, n);
+Define nap(IN int us, INOUT char x[n], IN long n) Repeatable \"yes\" Calls \"C\" usleep(us);
+";
+
+/// Thousands of calls that wait for one server.
+#[test]
+fn many_calls_take_no_longer_each_than_a_few() {
+    let server = ServerProcess::of(&[MOVES]).options(&["--pes", "1"]).start();
+    let server = server.connect();
+    let copy = server.function("copy").unwrap();
+    let per_call = |calls: usize| {
+        let mut results = vec![[0u8; 8]; calls];
+        let mut transaction = Transaction::new();
+        for out in &mut results {
+            let arguments = &mut [
+                Argument::Out(out),
+                Argument::In(&TWOS),
+                Argument::Scalar(Scalar::Int(8)),
+            ];
+            // SAFETY: the arrays outlive the transaction.
+            unsafe { transaction.add(&copy, arguments, &ArgumentOptions::default()) }.unwrap();
+        }
+        let report = transaction.run(std::slice::from_ref(&server)).unwrap();
+        assert!(results.iter().all(|result| *result == TWOS));
+        report.total / calls as f64
+    };
+    per_call(100);
+    let (few, many) = (per_call(200), per_call(3000));
+    assert!(many < 4.0 * few, "{many} s a call instead of {few} s");
 }
