@@ -396,8 +396,30 @@ impl Shared<'_> {
         ArrayForm::of(array.expect("every flow is of an array"), call.order)
     }
 
+    /// Another thread may have given up the server meanwhile, and with it the array.
     fn nowhere(&self, server: u64) -> Fault {
         let text = "an array of the transaction is not where it was";
-        Fault::before(server, Error::failed(FailureKind::Internal, text))
+        Fault::before(server, Error::failed(FailureKind::NotFound, text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_array_that_was_given_up_meanwhile_fails_no_transaction() {
+        let shared = Shared {
+            graph: &Graph::default(),
+            calls: &[],
+            servers: &[],
+            copies: Copies::default(),
+            traffic: Traffic::default(),
+            pending: Mutex::default(),
+            ends: AtomicBool::default(),
+        };
+        let fault = shared.bring_home(0, 3).unwrap_err();
+        assert!(fault.trouble() == Trouble::Arrays);
+        assert!(fault.server == 3 && !fault.begun && !fault.touched);
     }
 }
