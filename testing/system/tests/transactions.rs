@@ -2,7 +2,7 @@
 //! look at results, plans and pictures.
 
 use farcall_client::{
-    Argument, ArgumentOptions, Error, Function, Options, Scalar, Server, Transaction,
+    Argument, ArgumentOptions, Deferred, Error, Function, Options, Scalar, Server, Transaction,
 };
 use farcall_system::{ServerProcess, wait_until};
 use std::time::{Duration, Instant};
@@ -178,4 +178,90 @@ fn many_calls_take_no_longer_each_than_a_few() {
     per_call(100);
     let (few, many) = (per_call(200), per_call(3000));
     assert!(many < 4.0 * few, "{many} s a call instead of {few} s");
+}
+
+/// Records a call of `copy` from memory to an array that stays at the server.
+fn add_copy(transaction: &mut Transaction, copy: &Function, to: Deferred, from: &[u8]) {
+    let arguments = &mut [
+        Argument::Skip,
+        Argument::In(from),
+        Argument::Scalar(Scalar::Int(from.len() as i64)),
+    ];
+    let ways = ArgumentOptions {
+        deferred: vec![(0, to)],
+        ..ArgumentOptions::default()
+    };
+    // SAFETY: who calls this keeps the array until the transaction has run.
+    unsafe { transaction.add(copy, arguments, &ways) }.unwrap();
+}
+
+/// Records a call of `nap`.
+fn add_nap(transaction: &mut Transaction, nap: &Function, time: Duration, x: &mut [u8; 8]) {
+    let arguments = &mut [
+        Argument::Scalar(Scalar::Int(time.as_micros() as i64)),
+        Argument::Out(x),
+        Argument::Scalar(Scalar::Int(8)),
+    ];
+    // SAFETY: who calls this keeps the array until the transaction has run.
+    unsafe { transaction.add(nap, arguments, &ArgumentOptions::default()) }.unwrap();
+}
+
+/// Somebody drops an array of a transaction, which makes all of that server again.
+#[test]
+fn arrays_that_are_made_again_are_not_left_behind() {
+    const LENGTHS: [usize; 2] = [8192, 8193];
+    let process = ServerProcess::of(&[MOVES]).start();
+    let server = process.connect();
+    let [copy, nap] = ["copy", "nap"].map(|name| server.function(name).unwrap());
+    let data = LENGTHS.map(|length| vec![7u8; length]);
+    let mut results = data.clone().map(|data| vec![0u8; data.len()]);
+    let mut x = [0; 8];
+    let mut transaction = Transaction::new();
+    let arrays = LENGTHS.map(|_| transaction.defer());
+    for (array, data) in arrays.iter().zip(&data) {
+        add_copy(&mut transaction, &copy, *array, data);
+    }
+    add_nap(&mut transaction, &nap, Duration::from_secs(1), &mut x);
+    for (array, out) in arrays.iter().zip(&mut results) {
+        // It reads the array of the nap, too, so that it comes after the nap.
+        let length = out.len() as i64;
+        let arguments = &mut [
+            Argument::Out(out),
+            Argument::Skip,
+            Argument::In(&x),
+            Argument::Scalar(Scalar::Int(length)),
+            Argument::Scalar(Scalar::Int(8)),
+        ];
+        let ways = ArgumentOptions {
+            deferred: vec![(1, *array)],
+            ..ArgumentOptions::default()
+        };
+        let join = server.function("join").unwrap();
+        // SAFETY: the arrays outlive the transaction.
+        unsafe { transaction.add(&join, arguments, &ways) }.unwrap();
+    }
+    let other = process.connect();
+    let dropped = std::thread::spawn(move || {
+        let mut handles = Vec::new();
+        wait_until("both arrays are there", || {
+            handles = other.handles().unwrap();
+            let lengths = handles.iter().map(|one| one.form.shape[0] as usize);
+            LENGTHS
+                .iter()
+                .all(|wanted| lengths.clone().any(|one| one == *wanted))
+                && is_running(&other)
+        });
+        let mut first = handles.into_iter();
+        let first = first.find(|one| one.form.shape == [LENGTHS[0] as u64]);
+        let first = other.handle(first.unwrap().id).unwrap();
+        first.drop_array().unwrap();
+    });
+    let report = transaction.run(std::slice::from_ref(&server)).unwrap();
+    dropped.join().unwrap();
+    assert!(report.calls > transaction.len(), "nothing was made again");
+    assert_eq!(results, data);
+    for array in arrays {
+        transaction.take(array).unwrap().drop_array().unwrap();
+    }
+    assert_eq!(server.handles().unwrap().len(), 0);
 }

@@ -145,9 +145,14 @@ impl Copies {
         }
     }
 
-    /// Forgets the copies at a server that is gone.
+    /// Gives up the copies at a server that has failed. One that is still there drops them.
     pub(super) fn forget(&self, server: u64) {
-        lock(&self.0).retain(|(_, at), _| *at != server);
+        let copies: Vec<(_, Cell)> = lock(&self.0)
+            .extract_if(|(_, at), _| *at == server)
+            .collect();
+        for handle in copies.iter().filter_map(|(_, cell)| lock(cell).take()) {
+            handle.drop_soon();
+        }
     }
 
     pub(super) fn drop_all(self) {
