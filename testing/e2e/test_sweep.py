@@ -343,3 +343,25 @@ def test_a_transaction_runs_behind_a_metaserver(cluster):
         once(1, slept[5])
     assert t.report["servers"] == 3
     assert [int(array[0]) for array in slept] == [200] * 5 + [1]
+
+
+VERSION = """\
+Module test;
+Library "libc.so.6";
+Define pick(OUT char out[n], IN char {}[n], IN char {}[n], IN long n) Repeatable "yes"
+    Calls "C" memcpy(out, a, n);
+"""
+
+
+def test_a_server_with_another_interface_makes_no_calls_of_a_sweep(start, tmp_path):
+    path = tmp_path / "version.idl"
+    path.write_text(VERSION.format("a", "b"))
+    server = start(path)
+    pick = server.connect().function("pick")
+    one, two, out = (np.full(4, letter, "S1") for letter in (b"1", b"2", b"3"))
+    assert (pick.map([(out, one, two, 4)]).wait()[0].out == one).all()
+    server.stop()
+    path.write_text(VERSION.format("b", "a"))
+    start(path, listen=server.address.removeprefix("farcall://"))
+    with pytest.raises(farcall.ServerError, match="the interface of `test/pick` has changed"):
+        pick.map([(out, one, two, 4)]).wait()

@@ -102,8 +102,10 @@ impl Function {
         &self,
         py: Python<'_>,
     ) -> Vec<(farcall_client::Server, farcall_client::Function)> {
+        // The arguments are for this interface, and a server may have another one by now.
+        let is_same = |function: &farcall_client::Function| function.text() == self.client.text();
         let at = |server: farcall_client::Server| {
-            let function = server.function(&self.name).ok()?;
+            let function = server.function(&self.name).ok().filter(is_same)?;
             Some((server, function.with_output(self.client.output().cloned())))
         };
         let mut found: Vec<_> = py.detach(|| match self.client.reservation() {
