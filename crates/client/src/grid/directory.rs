@@ -190,16 +190,27 @@ impl Grid {
 
     /// The connection to a server. Connects if there is none.
     pub(crate) fn server(&self, number: u64, at: &str) -> Result<Server, Error> {
+        self.server_within(number, at, Duration::MAX)
+    }
+
+    /// The connection to a server that answers within `patience`.
+    pub(super) fn server_within(
+        &self,
+        number: u64,
+        at: &str,
+        patience: Duration,
+    ) -> Result<Server, Error> {
         let lock = || {
             self.0
                 .servers
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
         };
-        if let Some(known) = lock().get(&number) {
-            return Ok(known.clone());
+        let known = lock().get(&number).cloned();
+        if let Some(known) = known {
+            return known.connection_within(patience).map(|_| known);
         }
-        let server = Server::connect(at, self.server_options())?;
+        let server = Server::connect_within(at, self.server_options(), patience)?;
         if server.is_metaserver() {
             let text = format!("{at} has joined as a server, but it is a metaserver");
             return Err(Error::failed(FailureKind::Internal, text));

@@ -58,9 +58,18 @@ impl Server {
     /// Connects and exchanges greetings. If `addresses` has several, with commas between them, all
     /// are metaservers.
     pub(crate) fn connect(addresses: &str, options: Options) -> Result<Server, Error> {
+        Server::connect_within(addresses, options, Duration::MAX)
+    }
+
+    /// The same, but this time it waits for an answer for at most `patience`.
+    pub(crate) fn connect_within(
+        addresses: &str,
+        options: Options,
+        patience: Duration,
+    ) -> Result<Server, Error> {
         let at = addresses.split(',').map(|one| one.trim().parse());
         let at: Vec<Address> = at.collect::<Result<_, _>>()?;
-        let connection = open_any(&at, &options)?;
+        let connection = open_any(&at, &hurried(options.clone(), &at, patience))?;
         if at.len() > 1 {
             directory::check_metaserver(&connection)?;
         }
@@ -95,6 +104,11 @@ impl Server {
 
     /// The connection. Opens a new one if the last one cannot be used.
     pub(crate) fn connection(&self) -> Result<Arc<Connection>, Error> {
+        self.connection_within(Duration::MAX)
+    }
+
+    /// The same, but it waits for an answer of a new connection for at most `patience`.
+    pub(crate) fn connection_within(&self, patience: Duration) -> Result<Arc<Connection>, Error> {
         if let Some(connection) = self.live_connection() {
             return Ok(connection);
         }
@@ -102,7 +116,7 @@ impl Server {
         if let Some(connection) = self.live_connection() {
             return Ok(connection);
         }
-        let opened = open_any(&self.0.at, &again(&self.0))?;
+        let opened = open_any(&self.0.at, &hurried(again(&self.0), &self.0.at, patience))?;
         *lock(&self.0.connection) = opened.clone();
         Ok(opened)
     }
@@ -229,6 +243,17 @@ pub(super) fn may_add_connections(server: &Server, first: &Connection) -> bool {
 /// Whether each connection to this address needs a login.
 fn needs_login(address: &Address) -> bool {
     matches!(address, Address::Ssh(_))
+}
+
+/// Options with less time to connect. A login takes its time.
+fn hurried(options: Options, at: &[Address], patience: Duration) -> Options {
+    match at.iter().any(needs_login) {
+        true => options,
+        false => Options {
+            connect_timeout: options.connect_timeout.min(patience),
+            ..options
+        },
+    }
 }
 
 /// How a client connects again. Calls wait for a metaserver, which answers at once.
