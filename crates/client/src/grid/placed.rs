@@ -523,7 +523,7 @@ impl Continues for Call {
 
 /// How an error kept a call from being begun: a server that does not answer in time may be frozen,
 /// and another one can begin with the call.
-fn trouble_at_start(error: &Error) -> Trouble {
+pub(super) fn trouble_at_start(error: &Error) -> Trouble {
     match error {
         Error::Timeout { .. } => Trouble::NotBegun,
         other => trouble(other),
@@ -531,7 +531,7 @@ fn trouble_at_start(error: &Error) -> Trouble {
 }
 
 /// How an error kept a call from its results.
-fn trouble(error: &Error) -> Trouble {
+pub(super) fn trouble(error: &Error) -> Trouble {
     match error {
         error if error.is_before_call() => Trouble::NotBegun,
         Error::Disconnected { .. } | Error::Protocol { .. } => Trouble::Lost,

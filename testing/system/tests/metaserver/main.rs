@@ -601,3 +601,42 @@ fn a_call_does_not_wait_for_long_where_nobody_answers() {
         large.join().unwrap().unwrap();
     });
 }
+
+#[test]
+fn a_durable_call_goes_to_a_server_that_answers() {
+    let mut cluster = Cluster::new();
+    let metaserver = cluster.metaserver(&[]);
+    for state in ["one", "other"] {
+        cluster.serve(&[metaserver.address()], &["--pes", "1", "--state", state]);
+    }
+    wait_for_servers(metaserver.address(), 2);
+    let options = Options {
+        connect_timeout: Duration::from_secs(2),
+        lost_after: Some(Duration::from_secs(2)),
+        ..Options::default()
+    };
+    let server = Server::connect(metaserver.address(), options).unwrap();
+    let again = server.function("again").unwrap();
+    // The client may be connected to the first one, and its calls go to the other.
+    let addresses = serving(metaserver.address());
+    let long = begin(
+        &connect(&addresses[0]).function("again").unwrap(),
+        3,
+        20.0,
+        1.0,
+    );
+    wait_until("the metaserver knows that it is busy", || {
+        status(metaserver.address())["servers"][0]["calls"].as_u64() > Some(0)
+    });
+    let mut servers = cluster.servers.iter_mut();
+    let other = servers.find(|one| one.address() == addresses[1]).unwrap();
+    other.freeze();
+    let arguments = &mut [
+        Argument::Scalar(Scalar::Int(1)),
+        Argument::Scalar(Scalar::Float(0.0)),
+        Argument::Out(&mut [0; 8]),
+    ];
+    let job = again.submit(arguments, None).unwrap();
+    assert_eq!(job.address().to_string(), addresses[0]);
+    drop(long);
+}
