@@ -5,7 +5,7 @@ use crate::document;
 use crate::failure::Failure;
 use crate::npy;
 use crate::picture::Painter;
-use crate::results::check_files;
+use crate::results::{check_files, write_all};
 use crate::target::Target;
 use clap::{Args, Subcommand};
 use farcall_client::{ArrayForm, Playback, Report, Server};
@@ -103,9 +103,8 @@ fn run_plan(arguments: &RunArguments) -> Result<(), Failure> {
         return Ok(());
     }
     let report = playback.run()?;
-    for (name, file) in &plan.outputs {
-        write(&playback, name, (folder, file), &servers[0])?;
-    }
+    let outputs = plan.outputs.iter();
+    write_all(outputs.map(|(name, file)| write(&playback, name, (folder, file), &servers[0])))?;
     match arguments.json {
         true => println!("{}", to_json(&plan, folder, &report)),
         false => print(&playback, &plan, folder, &report),
