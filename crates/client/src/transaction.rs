@@ -328,9 +328,9 @@ impl Transaction {
 }
 
 impl Recorded {
-    /// The function at a server. Another interface of that name would take the arguments for others.
+    /// The function at a server. With another interface, it would mistake the arguments.
     fn at(&self, server: &remote::Server) -> Result<remote::Function, Error> {
-        let function = server.same_function((&self.qualified, &self.text))?;
+        let function = remote::same_function(server, (&self.qualified, &self.text))?;
         Ok(function.with_output(self.output.clone()))
     }
 }

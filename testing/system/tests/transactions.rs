@@ -180,7 +180,7 @@ fn many_calls_take_no_longer_each_than_a_few() {
     assert!(many < 4.0 * few, "{many} s a call instead of {few} s");
 }
 
-/// Records a call of `copy` from memory to an array that stays at the server.
+/// Records a call of `copy` from memory to a stored array.
 fn add_copy(transaction: &mut Transaction, copy: &Function, to: Deferred, from: &[u8]) {
     let arguments = &mut [
         Argument::Skip,

@@ -7,7 +7,9 @@ use crate::address::Address;
 use crate::error::{Error, Fault};
 use crate::grid::probe::{self, Probes};
 use crate::options::Options;
-use crate::remote::{Connection, Server, answers, directory, generation};
+use crate::remote::{
+    Connection, Server, answers, connect_within, connection_within, directory, generation,
+};
 use farcall_directory::client::{ChosenServer, Known};
 use farcall_directory::message::{Choose, Chosen, Find, Found, Observe, Offer};
 use farcall_rpc_proto::{FailureKind, Kind, TRACES};
@@ -208,9 +210,9 @@ impl Grid {
         };
         let known = lock().get(&number).cloned();
         if let Some(known) = known {
-            return known.connection_within(patience).map(|_| known);
+            return connection_within(&known, patience).map(|_| known);
         }
-        let server = Server::connect_within(at, self.server_options(), patience)?;
+        let server = connect_within(at, self.server_options(), patience)?;
         if server.is_metaserver() {
             let text = format!("{at} has joined as a server, but it is a metaserver");
             return Err(Error::failed(FailureKind::Internal, text));

@@ -58,34 +58,7 @@ impl Server {
     /// Connects and exchanges greetings. If `addresses` has several, with commas between them, all
     /// are metaservers.
     pub(crate) fn connect(addresses: &str, options: Options) -> Result<Server, Error> {
-        Server::connect_within(addresses, options, Duration::MAX)
-    }
-
-    /// The same, but this time it waits for an answer for at most `patience`.
-    pub(crate) fn connect_within(
-        addresses: &str,
-        options: Options,
-        patience: Duration,
-    ) -> Result<Server, Error> {
-        let at = addresses.split(',').map(|one| one.trim().parse());
-        let at: Vec<Address> = at.collect::<Result<_, _>>()?;
-        let connection = open_any(&at, &hurried(options.clone(), &at, patience))?;
-        if at.len() > 1 {
-            directory::check_metaserver(&connection)?;
-        }
-        let address = at.first().cloned();
-        Ok(Server(Arc::new(Shared {
-            address: address.unwrap_or_else(|| unreachable!("split gives one")),
-            options,
-            at,
-            is_metaserver: connection.is_to_metaserver(),
-            connection: Mutex::new(connection),
-            opening: Mutex::default(),
-            express: Mutex::default(),
-            functions: Mutex::default(),
-            reserved: Mutex::default(),
-            paths: Mutex::default(),
-        })))
+        connect_within(addresses, options, Duration::MAX)
     }
 
     /// The address of the server.
@@ -104,21 +77,7 @@ impl Server {
 
     /// The connection. Opens a new one if the last one cannot be used.
     pub(crate) fn connection(&self) -> Result<Arc<Connection>, Error> {
-        self.connection_within(Duration::MAX)
-    }
-
-    /// The same, but it waits for an answer of a new connection for at most `patience`.
-    pub(crate) fn connection_within(&self, patience: Duration) -> Result<Arc<Connection>, Error> {
-        if let Some(connection) = self.live_connection() {
-            return Ok(connection);
-        }
-        let _opening = lock(&self.0.opening);
-        if let Some(connection) = self.live_connection() {
-            return Ok(connection);
-        }
-        let opened = open_any(&self.0.at, &hurried(again(&self.0), &self.0.at, patience))?;
-        *lock(&self.0.connection) = opened.clone();
-        Ok(opened)
+        connection_within(self, Duration::MAX)
     }
 
     /// Whether a new connection needs a login.
@@ -233,6 +192,53 @@ impl Server {
             (&self.0.address, &self.0.options),
         )
     }
+}
+
+/// [`Server::connect`], but this time it waits for an answer for at most `patience`.
+pub(crate) fn connect_within(
+    addresses: &str,
+    options: Options,
+    patience: Duration,
+) -> Result<Server, Error> {
+    let at = addresses.split(',').map(|one| one.trim().parse());
+    let at: Vec<Address> = at.collect::<Result<_, _>>()?;
+    let connection = open_any(&at, &hurried(options.clone(), &at, patience))?;
+    if at.len() > 1 {
+        directory::check_metaserver(&connection)?;
+    }
+    let address = at.first().cloned();
+    Ok(Server(Arc::new(Shared {
+        address: address.unwrap_or_else(|| unreachable!("split gives one")),
+        options,
+        at,
+        is_metaserver: connection.is_to_metaserver(),
+        connection: Mutex::new(connection),
+        opening: Mutex::default(),
+        express: Mutex::default(),
+        functions: Mutex::default(),
+        reserved: Mutex::default(),
+        paths: Mutex::default(),
+    })))
+}
+
+/// [`Server::connection`], but it waits for an answer of a new one for at most `patience`.
+pub(crate) fn connection_within(
+    server: &Server,
+    patience: Duration,
+) -> Result<Arc<Connection>, Error> {
+    if let Some(connection) = server.live_connection() {
+        return Ok(connection);
+    }
+    let _opening = lock(&server.0.opening);
+    if let Some(connection) = server.live_connection() {
+        return Ok(connection);
+    }
+    let opened = open_any(
+        &server.0.at,
+        &hurried(again(&server.0), &server.0.at, patience),
+    )?;
+    *lock(&server.0.connection) = opened.clone();
+    Ok(opened)
 }
 
 /// Whether the arrays of a call may travel over several connections.
