@@ -151,6 +151,16 @@ def test_a_plan_written_by_hand(two, tmp_path):
         assert done.returncode in (1, 2) and wanted in done.stderr, (change, done.stderr)
 
 
+def test_an_output_that_cannot_be_written_costs_no_other_output(two, tmp_path):
+    path = tmp_path / "plan.toml"
+    np.save(tmp_path / "x.npy", np.arange(8, dtype=np.int8))
+    path.write_text(HAND.replace("[outputs]", '[outputs]\ny = "y.npy"'))
+    done = command(two, path, "-o", "y=/dev/full", check=False)
+    assert done.returncode == 1
+    assert "cannot write /dev/full: No space left" in done.stderr
+    assert (np.load(tmp_path / "z.npy") == 7).all()
+
+
 def test_a_picture_or_an_output_replaces_neither_the_plan_nor_an_input(two, tmp_path):
     path, x = tmp_path / "plan.svg", tmp_path / "x.npy"
     np.save(x, np.arange(8, dtype=np.int8))

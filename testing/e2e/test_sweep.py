@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import farcall
 import numpy as np
 import pytest
+from farcall import _sweep
 from farcall._sweep import Sweep
-from servers import FARCALL, FAULTS, LIBRARIES, up_local, wait_until
+from servers import FARCALL, FAULTS, LIBRARIES, metaserver, up_local, wait_until
 
 STEPS = f"""\
 Module test;
@@ -178,6 +179,82 @@ def test_a_file_of_a_lost_server_is_no_reason_to_wait_for_ever(monkeypatch):
     assert sorted(sweep.errors) == [0, 1]
 
 
+class Held(Scripted):
+    """A function whose calls end when an event has come."""
+
+    def __init__(self, event):
+        super().__init__()
+        self.event = event
+
+    def call_async(self, *_args):
+        return Held(self.event)
+
+    def result(self, timeout=30.0):
+        if not self.event.wait(timeout):
+            raise TimeoutError
+        return "done"
+
+    def done(self):
+        return self.event.is_set()
+
+
+class Telling(Scripted):
+    """A function that says when it is called."""
+
+    def __init__(self, event, *errors):
+        super().__init__(*errors)
+        self.event = event
+
+    def call_async(self, *args):
+        self.event.set()
+        return super().call_async(*args)
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_servers_that_join_meanwhile_make_calls(monkeypatch, comes_back):
+    monkeypatch.setattr(_sweep, "_JOIN_S", 0.05)
+    event = threading.Event()
+    refusal = farcall.ServerError("the server is draining")
+    refusal._begun = False
+    functions = [("one", Held(event))]
+    if comes_back:
+        functions.append(("other", Scripted(refusal, refusal)))
+    everywhere = [*functions[:1], ("other", Telling(event))]
+    sweep = Sweep(functions, range(9), {}, False, 1, dict, lambda: everywhere)
+    assert sweep.wait() == ["done"] * 9
+    assert sorted(sweep._starts) == ["one", "other"]
+
+
+def test_a_server_that_is_lost_again_and_again_makes_no_more_calls(monkeypatch):
+    monkeypatch.setattr(_sweep, "_JOIN_S", 0.01)
+    event = threading.Event()
+    refusal = farcall.ServerError("the server is draining")
+    refusal._begun = False
+    functions = [("one", Held(event)), ("other", Scripted(*[refusal] * 99))]
+    sweep = Sweep(functions, range(9), {}, False, 1, dict, lambda: functions)
+    wait_until(lambda: sweep._starts["other"] == 5, what="its last return")
+    wait_until(lambda: len(sweep._costs) == 1, what="its last loss")
+    event.set()
+    assert sweep.wait() == ["done"] * 9
+    assert sweep._starts["other"] == 5
+
+
+def test_a_server_that_joins_a_metaserver_gets_calls_of_a_sweep(start, tmp_path):
+    path = tmp_path / "steps.idl"
+    path.write_text(STEPS)
+    with metaserver() as address:
+        options = ("--metaserver", address, "--pes", "1")
+        start(path, options=options)
+        wait_until(lambda: have_joined(address) == 1, what="the first server")
+        nap = farcall.connect(address.replace("farcall://", "meta://")).function("nap")
+        sweep = nap.map([100] * 60)
+        joins = start(path, options=options)
+        assert [result.slept for result in sweep.wait()] == [100] * 60
+        ran = [FARCALL, "status", joins.address, "--json"]
+        status = json.loads(subprocess.run(ran, capture_output=True, check=True).stdout)
+        assert sum(one["done"] for one in status["functions"]) > 0
+
+
 def have_joined(address):
     """The number of servers that a metaserver knows."""
     ran = subprocess.run(
@@ -343,3 +420,25 @@ def test_a_transaction_runs_behind_a_metaserver(cluster):
         once(1, slept[5])
     assert t.report["servers"] == 3
     assert [int(array[0]) for array in slept] == [200] * 5 + [1]
+
+
+VERSION = """\
+Module test;
+Library "libc.so.6";
+Define pick(OUT char out[n], IN char {}[n], IN char {}[n], IN long n) Repeatable "yes"
+    Calls "C" memcpy(out, a, n);
+"""
+
+
+def test_a_server_with_another_interface_makes_no_calls_of_a_sweep(start, tmp_path):
+    path = tmp_path / "version.idl"
+    path.write_text(VERSION.format("a", "b"))
+    server = start(path)
+    pick = server.connect().function("pick")
+    one, two, out = (np.full(4, letter, "S1") for letter in (b"1", b"2", b"3"))
+    assert (pick.map([(out, one, two, 4)]).wait()[0].out == one).all()
+    server.stop()
+    path.write_text(VERSION.format("b", "a"))
+    start(path, listen=server.address.removeprefix("farcall://"))
+    with pytest.raises(farcall.ServerError, match="the interface of `test/pick` has changed"):
+        pick.map([(out, one, two, 4)]).wait()

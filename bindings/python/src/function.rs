@@ -97,24 +97,44 @@ impl Function {
         self.origin.check(py)
     }
 
-    /// The servers that have the function, and the function of each.
+    /// The servers that have the function, and the function of each. If none can be reached, calls
+    /// tell why.
     fn everywhere(
         &self,
         py: Python<'_>,
     ) -> Vec<(farcall_client::Server, farcall_client::Function)> {
-        let at = |server: farcall_client::Server| {
-            let function = server.function(&self.name).ok()?;
-            Some((server, function.with_output(self.client.output().cloned())))
-        };
-        let mut found: Vec<_> = py.detach(|| match self.client.reservation() {
-            // All calls of a reservation go to one server.
-            Some(_) => Vec::new(),
-            None => self.client.servers().into_iter().filter_map(at).collect(),
-        });
+        let mut found = self.reached(py);
         if found.is_empty() {
             found.push((self.client.server().clone(), self.client.clone()));
         }
         found
+    }
+
+    /// The servers that have the function and can be reached, and the function of each.
+    fn reached(&self, py: Python<'_>) -> Vec<(farcall_client::Server, farcall_client::Function)> {
+        // The arguments are for this interface, and a server may have another one by now.
+        let is_same = |function: &farcall_client::Function| function.text() == self.client.text();
+        let at = |server: farcall_client::Server| {
+            let function = server.function(&self.name).ok().filter(is_same)?;
+            Some((server, function.with_output(self.client.output().cloned())))
+        };
+        py.detach(|| match self.client.reservation() {
+            // All calls of a reservation go to one server.
+            Some(_) => Vec::new(),
+            None => self.client.servers().into_iter().filter_map(at).collect(),
+        })
+    }
+
+    /// Servers by their addresses.
+    fn placed(
+        &self,
+        found: Vec<(farcall_client::Server, farcall_client::Function)>,
+    ) -> Vec<(String, Function)> {
+        let function = |(server, client): (farcall_client::Server, farcall_client::Function)| {
+            let function = Function::new(client, self.origin.clone());
+            (server.address().to_string(), function)
+        };
+        found.into_iter().map(function).collect()
     }
 }
 
@@ -459,17 +479,19 @@ impl Function {
                 "a transaction records its calls: call the function in a loop instead of `map`";
             return Err(error::arguments(py, &this.name, text));
         }
-        let found = this.everywhere(py).into_iter();
-        let function = |(server, client): (farcall_client::Server, farcall_client::Function)| {
-            let function = Function::new(client, this.origin.clone());
-            (server.address().to_string(), function)
-        };
-        let functions: Vec<(String, Function)> = found.map(function).collect();
+        let functions = this.placed(this.everywhere(py));
         let empty = PyDict::new(py);
         let fixed = fixed.unwrap_or(&empty);
         let sweep = py.import("farcall._sweep")?.getattr("Sweep")?;
         let holders = slf.getattr("_holders")?;
-        sweep.call1((functions, calls, fixed, progress, group, holders))
+        let is_meta = this.client.server().is_metaserver();
+        let joined = is_meta.then(|| slf.getattr("_reached")).transpose()?;
+        sweep.call1((functions, calls, fixed, progress, group, holders, joined))
+    }
+
+    /// The addresses of the servers that can be reached now, and the function of each.
+    fn _reached(&self, py: Python<'_>) -> Vec<(String, Function)> {
+        self.placed(self.reached(py))
     }
 
     /// The servers that have the function, and the function of each.

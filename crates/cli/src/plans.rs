@@ -5,7 +5,7 @@ use crate::document;
 use crate::failure::Failure;
 use crate::npy;
 use crate::picture::Painter;
-use crate::results::check_files;
+use crate::results::{also_read, check_files, write_all};
 use crate::target::Target;
 use clap::{Args, Subcommand};
 use farcall_client::{ArrayForm, Playback, Report, Server};
@@ -13,7 +13,7 @@ use farcall_idl::Order;
 use farcall_npy::{Array, same_shape};
 use farcall_plan::{MOST_BYTES, Plan};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -103,9 +103,8 @@ fn run_plan(arguments: &RunArguments) -> Result<(), Failure> {
         return Ok(());
     }
     let report = playback.run()?;
-    for (name, file) in &plan.outputs {
-        write(&playback, name, (folder, file), &servers[0])?;
-    }
+    let outputs = plan.outputs.iter();
+    write_all(outputs.map(|(name, file)| write(&playback, name, (folder, file), &servers[0])))?;
     match arguments.json {
         true => println!("{}", to_json(&plan, folder, &report)),
         false => print(&playback, &plan, folder, &report),
@@ -157,28 +156,22 @@ fn check_outputs(plan: &Plan, path: &Path, picture: Option<&Path>) -> Result<(),
         return Err(Failure::usage("--svg must end in .svg"));
     }
     let folder = path.parent().unwrap_or(Path::new(""));
-    let inputs = plan.inputs.values().map(|file| folder.join(file));
-    let inputs: BTreeSet<PathBuf> = inputs.filter_map(|file| file.canonicalize().ok()).collect();
     let files = plan.outputs.values();
     let files = files.filter(|file| farcall_plan::data(file).is_none());
     let files = files.map(|file| folder.join(file));
     let files: Vec<PathBuf> = files.chain(picture.map(Path::to_path_buf)).collect();
     check_files(&files)?;
-    for file in &files {
-        let Ok(real) = file.canonicalize() else {
-            continue;
-        };
-        let what = match path.canonicalize().is_ok_and(|plan| plan == real) {
-            true => "the plan",
-            false if inputs.contains(&real) => "an input file of the plan",
-            false => continue,
-        };
-        return Err(Failure::usage(format!(
-            "the output {} is {what}; name another file",
-            file.display()
-        )));
-    }
-    Ok(())
+    let outputs = || files.iter().map(PathBuf::as_path);
+    let inputs = plan.inputs.values().map(|file| folder.join(file));
+    let (file, what) = match (also_read(outputs(), [path]), also_read(outputs(), inputs)) {
+        (Some(file), _) => (file, "the plan"),
+        (None, Some(file)) => (file, "an input file of the plan"),
+        (None, None) => return Ok(()),
+    };
+    Err(Failure::usage(format!(
+        "the output {} is {what}; name another file",
+        file.display()
+    )))
 }
 
 fn load(

@@ -85,6 +85,20 @@ fn check_file(path: &Path) -> Result<(), Failure> {
     }
 }
 
+/// Writes all files that can be written, because they may have hours of work. The error is that of
+/// the first other one, and the errors of the rest are printed.
+pub(crate) fn write_all(files: impl Iterator<Item = Result<(), Failure>>) -> Result<(), Failure> {
+    let mut ended = Ok(());
+    for written in files {
+        match (written, &ended) {
+            (Err(failure), Err(_)) => failure::print(failure),
+            (Err(failure), Ok(())) => ended = Err(failure),
+            (Ok(()), _) => {}
+        }
+    }
+    ended
+}
+
 /// The arrays of a call that is over.
 pub(crate) struct Results<'a> {
     pub(crate) interface: &'a Interface,
@@ -123,24 +137,16 @@ impl Results<'_> {
         })
     }
 
-    /// Writes all files that can be written. The error is that of the first other one, and the
-    /// errors of the rest are printed.
+    /// Writes all files that can be written.
     pub(crate) fn write(&self) -> Result<(), Failure> {
         let order = self.interface.order();
-        let mut ended = Ok(());
-        for (param, array, bytes) in self.returned() {
-            let written = match self.outputs.get(&array.param) {
+        write_all(self.returned().map(
+            |(param, array, bytes)| match self.outputs.get(&array.param) {
                 Some(path) if param.is_fixed_texts() => texts::write(path, &array, bytes),
                 Some(path) => npy::write(path, param.ty, &array.shape(order), order, bytes),
                 None => Ok(()),
-            };
-            match (written, &ended) {
-                (Err(failure), Err(_)) => failure::print(failure),
-                (Err(failure), Ok(())) => ended = Err(failure),
-                (Ok(()), _) => {}
-            }
-        }
-        ended
+            },
+        ))
     }
 
     pub(crate) fn print(&self, receipts: &[(usize, Receipt)]) {

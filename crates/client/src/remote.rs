@@ -34,7 +34,7 @@ pub(crate) use attempt::{After, Attempt, Begun, Continues};
 pub use connection::SharedMemory;
 pub(crate) use connection::{Connection, Key, Request, Watch, wait_for_any};
 pub use durable::{DurableCall, DurableStatus, SubmittedCall};
-pub(crate) use function::Function;
+pub(crate) use function::{Function, same_function};
 pub use handle::{Handle, HandleStatus};
 #[cfg(unix)]
 pub use inherited::close_inherited;
@@ -42,7 +42,7 @@ pub use object::{Object, ObjectStatus};
 pub(crate) use process::generation;
 pub(crate) use requests::names::check_names;
 pub(crate) use requests::{directory, functions, operation};
-pub(crate) use server::{Server, answers};
+pub(crate) use server::{Server, answers, connect_within, connection_within};
 pub(crate) use source::{OwnArrays, wanted_form};
 pub(crate) use streams::is_large;
 pub use tunnel::RELAY_READY;

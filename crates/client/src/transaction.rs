@@ -18,7 +18,7 @@ use crate::callback::Callback;
 use crate::error::Error;
 use crate::function::Function;
 use crate::output::Output;
-use crate::remote::Handle;
+use crate::remote::{self, Handle};
 use crate::server::Server;
 use crate::trace;
 use farcall_idl::{ArrayLayout, Interface, Mode, Order, Scalar};
@@ -64,7 +64,6 @@ pub struct Report {
 
 /// A recorded call.
 struct Recorded {
-    name: String,
     qualified: String,
     text: String,
     repeatable: bool,
@@ -207,7 +206,6 @@ impl Transaction {
             ),
         })?;
         self.calls.push(Recorded {
-            name: function.description().requested.clone(),
             qualified: function.qualified_name().to_string(),
             text: function.text().to_string(),
             repeatable: interface.repeatable,
@@ -326,6 +324,14 @@ impl Transaction {
             self.forms.len() - 1
         });
         place as u64
+    }
+}
+
+impl Recorded {
+    /// The function at a server. With another interface, it would mistake the arguments.
+    fn at(&self, server: &remote::Server) -> Result<remote::Function, Error> {
+        let function = remote::same_function(server, (&self.qualified, &self.text))?;
+        Ok(function.with_output(self.output.clone()))
     }
 }
 

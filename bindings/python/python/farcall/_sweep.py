@@ -29,10 +29,14 @@ _MOST_KNOWN = 1024
 _WINDOW = 256
 # How often a server that waits for a call looks at what else has happened.
 _LOOK_S = 0.2
+# Time between two looks for servers that have joined, and how often a lost one may come back.
+_JOIN_S = 2.0
+_MOST_RETURNS = 4
 
 _Entry = tuple[int, Any]
 _Call = tuple[list[_Entry], Future]
 _Homes = frozenset[int]
+_Functions = list[tuple[str, Function]]
 
 
 class Sweep:
@@ -43,16 +47,18 @@ class Sweep:
 
     def __init__(
         self,
-        functions: list[tuple[str, Function]],
+        functions: _Functions,
         calls: Iterable[Any],
         fixed: Mapping[str, Any],
         progress: bool | None,
         group: Any,
         holders: Callable[[], dict[str, list[str]]] = dict,
+        joined: Callable[[], _Functions] | None = None,
     ) -> None:
         """Starts a thread for each server, which comes with its address.
 
-        `holders` tells which servers have the files of data folders.
+        `holders` tells which servers have the files of data folders, and `joined` which servers
+        have the function meanwhile.
         """
         self.results: list[Any] = []
         """The results so far, in the order of the calls; `None` for calls that have not ended."""
@@ -77,25 +83,62 @@ class Sweep:
         self._slow: set[int] = set()
         # Calls that read files of data folders, and the servers that have these.
         self._later: collections.deque[tuple[_Homes, _Entry]] = collections.deque()
-        self._places = {place: number for number, (place, _) in enumerate(functions)}
+        # The servers by address; one that comes back has another number.
+        self._places: dict[str, int] = {}
+        self._starts: collections.Counter[str] = collections.Counter()
         self._holders = holders
         self._files: dict[str, list[str]] | None = None
         self._exhausted = False
         self._cancelled = False
         self._outstanding = 0
-        self._serving = len(functions)
+        self._serving = 0
         # By the number of the server; those of lost servers are removed.
-        self._costs = {number: Cost() for number in range(len(functions))}
-        shared = tuple(sorted((k, v) for k, v in fixed.items() if isinstance(v, Real)))
-        self._keys: list[_Key] = [(place, f.name, *shared) for place, f in functions]
+        self._costs: dict[int, Cost] = {}
+        self._shared = tuple(sorted((k, v) for k, v in fixed.items() if isinstance(v, Real)))
+        self._keys: list[_Key] = []
         self._failure: BaseException | None = None
         shows = is_shown() if progress is None else progress
         name = functions[0][1].name
         self._bar = bar_class()(total=self._total, unit="call", desc=name) if shows else None
-        self._threads = len(functions)
-        for server, (_, function) in enumerate(functions):
-            thread = threading.Thread(target=self._serve, args=(function, server), daemon=True)
-            thread.start()
+        # Threads whose end was not seen yet, and those that have not ended.
+        self._threads = self._running = 0
+        self._over = threading.Event()
+        with self._changed:
+            for place, function in functions:
+                self._admit(place, function)
+        if joined is not None:
+            threading.Thread(target=self._watch, args=(joined,), daemon=True).start()
+
+    def _admit(self, place: str, function: Function) -> None:
+        """Starts the thread of a server, which waits for the lock at first."""
+        server = len(self._keys)
+        thread = threading.Thread(target=self._serve, args=(function, server), daemon=True)
+        thread.start()
+        self._keys.append((place, function.name, *self._shared))
+        self._places[place] = server
+        self._starts[place] += 1
+        self._costs[server] = Cost() if self._stack is None else self._known_cost(server)
+        self._serving += 1
+        self._threads += 1
+        self._running += 1
+
+    def _watch(self, joined: Callable[[], _Functions]) -> None:
+        """Has servers that join while the sweep runs make calls, too."""
+        while not self._over.wait(_JOIN_S):
+            # Whatever fails here, the sweep goes on with the servers that it has.
+            with contextlib.suppress(Exception):
+                for place, function in joined():
+                    with self._changed:
+                        if self._is_wanted(place):
+                            # It may have files that no other server has.
+                            self._files = None
+                            self._admit(place, function)
+
+    def _is_wanted(self, place: str) -> bool:
+        """Whether a server that is there makes no calls, and shall make some."""
+        goes_on = self._serving > 0 and self._running > 0 and not self._cancelled
+        serves = self._places.get(place) in self._costs
+        return goes_on and not serves and self._starts[place] <= _MOST_RETURNS
 
     def __len__(self) -> int:
         """The number of calls, if it is known."""
@@ -159,7 +202,8 @@ class Sweep:
             while self._threads > 0:
                 number = self._ended.get()
                 if number is None:
-                    self._threads -= 1
+                    with self._changed:
+                        self._threads -= 1
                     continue
                 self._done.add(number)
                 if self._bar is not None:
@@ -290,9 +334,13 @@ class Sweep:
 
     def _recall(self) -> None:
         """Begins with what is known from the sweeps before this one."""
-        self._costs = {n: _known.setdefault(self._keys[n], Cost()) for n in self._costs}
+        self._costs = {server: self._known_cost(server) for server in self._costs}
+
+    def _known_cost(self, server: int) -> Cost:
+        cost = _known.setdefault(self._keys[server], Cost())
         while len(_known) > _MOST_KNOWN:
             del _known[next(iter(_known))]
+        return cost
 
     def _ahead(self, server: int) -> int:
         """The number of calls at a server."""
@@ -305,6 +353,9 @@ class Sweep:
         under_way: collections.deque[_Call] = collections.deque()
         # Whether the oldest call found the server without work of this sweep.
         alone = True
+        # Until `_admit` has noted the server.
+        with self._changed:
+            pass
         try:
             while True:
                 while len(under_way) < self._ahead(server):
@@ -333,7 +384,15 @@ class Sweep:
             with self._changed:
                 self._fail(error)
         finally:
-            self._ended.put(None)
+            self._end()
+
+    def _end(self) -> None:
+        """The thread of a server ends."""
+        with self._changed:
+            self._running -= 1
+            if self._running == 0:
+                self._over.set()
+        self._ended.put(None)
 
     def _learn(self, cost: Cost, entries: int, times: Times | None, *, alone: bool) -> None:
         if times is None:

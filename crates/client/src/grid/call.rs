@@ -5,10 +5,11 @@ use crate::argument::Argument;
 use crate::call::{LaidOut, Prepared, Travel};
 use crate::error::Error;
 use crate::grid::function::Function;
-use crate::grid::placed::Call;
+use crate::grid::placed::{Call, trouble, trouble_at_start};
 use crate::outcome::Outcome;
 use crate::pending::Pending;
 use crate::remote::{Begun, DurableCall, is_large};
+use farcall_directory::client::{Course, Next};
 use std::time::Duration;
 
 impl Function {
@@ -69,13 +70,39 @@ impl Function {
         arguments: &mut [Argument<'_>],
         keep: Option<Duration>,
     ) -> Result<DurableCall, Error> {
-        let function = match self.at_reservation()? {
-            Some(function) => function,
-            None => {
-                let place = self.grid().choose(&self.wanted(&prepared.layout))?;
-                self.at(&self.grid().server(place.server, &place.address)?)?
+        if let Some(function) = self.at_reservation()? {
+            return function.submit(prepared, arguments, keep);
+        }
+        // Nobody knows whether a server that was lost has the call.
+        let mut course = Course::new(self.wanted(&prepared.layout), false, false);
+        let mut before = None;
+        loop {
+            let place = match self.grid().choose(course.wanted()) {
+                Ok(place) => place,
+                Err(error) => return Err(before.unwrap_or(error)),
+            };
+            course.goes_to(place.clone());
+            let server = self.grid().server(place.server, &place.address);
+            let (error, next) = match server.and_then(|server| self.at(&server)) {
+                Err(error) => {
+                    let next = course.after(trouble_at_start(&error), None);
+                    (error, next)
+                }
+                Ok(function) => match function.submit(prepared.clone(), arguments, keep) {
+                    Ok(submitted) => return Ok(submitted),
+                    Err(error) => {
+                        let next = course.after(trouble(&error), Some(true));
+                        (error, next)
+                    }
+                },
+            };
+            if next != Next::Elsewhere {
+                return Err(error);
             }
-        };
-        function.submit(prepared, arguments, keep)
+            if let Some((place, observed)) = course.give_away(trouble(&error)) {
+                self.grid().observe(&place, &observed);
+            }
+            before = Some(error);
+        }
     }
 }

@@ -7,7 +7,9 @@ use crate::address::Address;
 use crate::error::{Error, Fault};
 use crate::grid::probe::{self, Probes};
 use crate::options::Options;
-use crate::remote::{Connection, Server, answers, directory, generation};
+use crate::remote::{
+    Connection, Server, answers, connect_within, connection_within, directory, generation,
+};
 use farcall_directory::client::{ChosenServer, Known};
 use farcall_directory::message::{Choose, Chosen, Find, Found, Observe, Offer};
 use farcall_rpc_proto::{FailureKind, Kind, TRACES};
@@ -190,16 +192,27 @@ impl Grid {
 
     /// The connection to a server. Connects if there is none.
     pub(crate) fn server(&self, number: u64, at: &str) -> Result<Server, Error> {
+        self.server_within(number, at, Duration::MAX)
+    }
+
+    /// The connection to a server that answers within `patience`.
+    pub(super) fn server_within(
+        &self,
+        number: u64,
+        at: &str,
+        patience: Duration,
+    ) -> Result<Server, Error> {
         let lock = || {
             self.0
                 .servers
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
         };
-        if let Some(known) = lock().get(&number) {
-            return Ok(known.clone());
+        let known = lock().get(&number).cloned();
+        if let Some(known) = known {
+            return connection_within(&known, patience).map(|_| known);
         }
-        let server = Server::connect(at, self.server_options())?;
+        let server = connect_within(at, self.server_options(), patience)?;
         if server.is_metaserver() {
             let text = format!("{at} has joined as a server, but it is a metaserver");
             return Err(Error::failed(FailureKind::Internal, text));

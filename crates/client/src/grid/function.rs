@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::estimate::Estimate;
 use crate::grid::directory::Grid;
 use crate::output::Output;
-use crate::remote::{self, Server};
+use crate::remote::{self, Server, same_function};
 use crate::reservation::ReservationName;
 use farcall_directory::message::{Choose, Offer};
 use farcall_idl::Layout;
@@ -106,11 +106,7 @@ impl Function {
     /// The same function at one of the servers.
     pub(super) fn at(&self, server: &Server) -> Result<remote::Function, Error> {
         let known = &*self.description;
-        let function = server.function(&known.qualified)?;
-        if function.description().text != known.text {
-            let text = format!("the interface of `{}` is different there", known.qualified);
-            return Err(Error::failed(FailureKind::StaleInterface, text));
-        }
+        let function = same_function(server, (&known.qualified, &known.text))?;
         let function = function.with_output(self.output.clone());
         let function = function.with_deadline(self.before);
         Ok(function.with_trace(self.trace))

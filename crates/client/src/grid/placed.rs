@@ -18,11 +18,15 @@ use farcall_directory::client::{ChosenServer, Course, Next, Trouble};
 use farcall_directory::message::{Choose, Need, Observe, Transfer};
 use farcall_idl::{Interface, Mode};
 use farcall_rpc_proto::{FailureKind, HandleId, HandleRecord};
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often the sources of a call are read anew if the server has dropped their arrays.
 const MOST_ANEW: u32 = 3;
+/// How long a call waits for the answer of a server while others can take it: a lost packet is sent
+/// again within it.
+const HASTE: Duration = Duration::from_secs(2);
 
 /// An argument of a running call.
 enum HeldArgument {
@@ -56,6 +60,10 @@ pub(crate) struct Call {
     anew: u32,
     /// The refusal of the server that can promise the earliest end.
     soonest: Option<Failure>,
+    /// Servers that have not answered at once. They are asked again if no other one takes the call.
+    slow: Vec<ChosenServer>,
+    /// Whether that is so.
+    is_patient: bool,
 }
 
 /// The outcome of a try to make the call over several connections.
@@ -155,6 +163,8 @@ impl Call {
             reading: None,
             anew: 0,
             soonest: None,
+            slow: Vec::new(),
+            is_patient: false,
         })
     }
 
@@ -168,6 +178,33 @@ impl Call {
         let chosen = self.grid().choose(self.course.wanted());
         self.chosen += start.elapsed();
         chosen
+    }
+
+    /// The server chosen for the call.
+    fn reach(&mut self, place: &ChosenServer) -> Result<Server, Error> {
+        let patience = if self.is_patient {
+            Duration::MAX
+        } else {
+            HASTE
+        };
+        let server = self
+            .grid()
+            .server_within(place.server, &place.address, patience);
+        let is_slow = match &server {
+            Err(Error::Connect { source, .. }) => source.kind() == io::ErrorKind::TimedOut,
+            Err(Error::Timeout { .. }) => true,
+            _ => false,
+        };
+        if is_slow && !self.is_patient {
+            self.slow.push(place.clone());
+        }
+        server
+    }
+
+    /// A server that has not answered at once, when no other one takes the call.
+    fn slow(&mut self) -> Option<ChosenServer> {
+        self.is_patient = true;
+        self.slow.pop()
     }
 
     /// Begins the call at the server chosen for it. `before` is the error of an earlier server.
@@ -188,14 +225,27 @@ impl Call {
     /// Makes the call over several connections to one server, if that may be faster.
     fn in_streams(&mut self) -> Result<Streamed, Error> {
         let place = self.choose()?;
-        let server = self.grid().server(place.server, &place.address);
-        let number = place.server;
-        self.course.goes_to(place);
-        let streamed = server.and_then(|server| {
-            let function = self.function.at(&server)?;
-            let mut arguments = self.arguments((number, &server))?;
-            function.call_in_streams(&mut self.prepared, &mut arguments)
-        });
+        self.course.goes_to(place.clone());
+        let reached = self
+            .reach(&place)
+            .and_then(|server| Ok((self.function.at(&server)?, server)));
+        let streamed = match reached {
+            Ok((function, server)) => {
+                let arguments = self.arguments((place.server, &server));
+                arguments.and_then(|mut arguments| {
+                    function.call_in_streams(&mut self.prepared, &mut arguments)
+                })
+            }
+            Err(error) => {
+                // The call has not begun, so `begin` goes elsewhere with it.
+                let after = self.course.after(trouble_at_start(&error), None);
+                if after != Next::Elsewhere {
+                    return Err(error);
+                }
+                self.give_away(&error);
+                return Ok(Streamed::Not(Some(error)));
+            }
+        };
         match streamed {
             Ok(Some(outcome)) => {
                 self.tell(&outcome, false);
@@ -329,12 +379,12 @@ impl Call {
         loop {
             let chosen = self.course.place().cloned().map(Ok);
             let chosen = chosen.unwrap_or_else(|| self.choose());
-            let place = match chosen {
+            let place = match chosen.or_else(|error| self.slow().ok_or(error)) {
                 Ok(place) => place,
                 Err(error) => return Err(self.exhausted(error, before)),
             };
             self.course.goes_to(place.clone());
-            let server = self.grid().server(place.server, &place.address);
+            let server = self.reach(&place);
             let begun = server.and_then(|server| self.begin_at(place.server, &server));
             match begun {
                 Ok(attempt) => return Ok(attempt),
@@ -473,7 +523,7 @@ impl Continues for Call {
 
 /// How an error kept a call from being begun: a server that does not answer in time may be frozen,
 /// and another one can begin with the call.
-fn trouble_at_start(error: &Error) -> Trouble {
+pub(super) fn trouble_at_start(error: &Error) -> Trouble {
     match error {
         Error::Timeout { .. } => Trouble::NotBegun,
         other => trouble(other),
@@ -481,7 +531,7 @@ fn trouble_at_start(error: &Error) -> Trouble {
 }
 
 /// How an error kept a call from its results.
-fn trouble(error: &Error) -> Trouble {
+pub(super) fn trouble(error: &Error) -> Trouble {
     match error {
         error if error.is_before_call() => Trouble::NotBegun,
         Error::Disconnected { .. } | Error::Protocol { .. } => Trouble::Lost,

@@ -56,6 +56,24 @@ impl Server {
     }
 }
 
+/// The function with this name, if it has the interface with this text.
+///
+/// # Errors
+/// It has another one, or the server does not have the function.
+pub(crate) fn same_function(
+    server: &Server,
+    (name, text): (&str, &str),
+) -> Result<Function, Error> {
+    let function = server.function(name)?;
+    match function.description().text == text {
+        true => Ok(function),
+        false => {
+            let text = format!("the interface of `{name}` is different there");
+            Err(Error::failed(FailureKind::StaleInterface, text))
+        }
+    }
+}
+
 impl Function {
     pub(crate) fn description(&self) -> &Arc<Description> {
         &self.entry.description

@@ -58,25 +58,7 @@ impl Server {
     /// Connects and exchanges greetings. If `addresses` has several, with commas between them, all
     /// are metaservers.
     pub(crate) fn connect(addresses: &str, options: Options) -> Result<Server, Error> {
-        let at = addresses.split(',').map(|one| one.trim().parse());
-        let at: Vec<Address> = at.collect::<Result<_, _>>()?;
-        let connection = open_any(&at, &options)?;
-        if at.len() > 1 {
-            directory::check_metaserver(&connection)?;
-        }
-        let address = at.first().cloned();
-        Ok(Server(Arc::new(Shared {
-            address: address.unwrap_or_else(|| unreachable!("split gives one")),
-            options,
-            at,
-            is_metaserver: connection.is_to_metaserver(),
-            connection: Mutex::new(connection),
-            opening: Mutex::default(),
-            express: Mutex::default(),
-            functions: Mutex::default(),
-            reserved: Mutex::default(),
-            paths: Mutex::default(),
-        })))
+        connect_within(addresses, options, Duration::MAX)
     }
 
     /// The address of the server.
@@ -95,16 +77,7 @@ impl Server {
 
     /// The connection. Opens a new one if the last one cannot be used.
     pub(crate) fn connection(&self) -> Result<Arc<Connection>, Error> {
-        if let Some(connection) = self.live_connection() {
-            return Ok(connection);
-        }
-        let _opening = lock(&self.0.opening);
-        if let Some(connection) = self.live_connection() {
-            return Ok(connection);
-        }
-        let opened = open_any(&self.0.at, &again(&self.0))?;
-        *lock(&self.0.connection) = opened.clone();
-        Ok(opened)
+        connection_within(self, Duration::MAX)
     }
 
     /// Whether a new connection needs a login.
@@ -221,6 +194,53 @@ impl Server {
     }
 }
 
+/// [`Server::connect`], but this time it waits for an answer for at most `patience`.
+pub(crate) fn connect_within(
+    addresses: &str,
+    options: Options,
+    patience: Duration,
+) -> Result<Server, Error> {
+    let at = addresses.split(',').map(|one| one.trim().parse());
+    let at: Vec<Address> = at.collect::<Result<_, _>>()?;
+    let connection = open_any(&at, &hurried(options.clone(), &at, patience))?;
+    if at.len() > 1 {
+        directory::check_metaserver(&connection)?;
+    }
+    let address = at.first().cloned();
+    Ok(Server(Arc::new(Shared {
+        address: address.unwrap_or_else(|| unreachable!("split gives one")),
+        options,
+        at,
+        is_metaserver: connection.is_to_metaserver(),
+        connection: Mutex::new(connection),
+        opening: Mutex::default(),
+        express: Mutex::default(),
+        functions: Mutex::default(),
+        reserved: Mutex::default(),
+        paths: Mutex::default(),
+    })))
+}
+
+/// [`Server::connection`], but it waits for an answer of a new one for at most `patience`.
+pub(crate) fn connection_within(
+    server: &Server,
+    patience: Duration,
+) -> Result<Arc<Connection>, Error> {
+    if let Some(connection) = server.live_connection() {
+        return Ok(connection);
+    }
+    let _opening = lock(&server.0.opening);
+    if let Some(connection) = server.live_connection() {
+        return Ok(connection);
+    }
+    let opened = open_any(
+        &server.0.at,
+        &hurried(again(&server.0), &server.0.at, patience),
+    )?;
+    *lock(&server.0.connection) = opened.clone();
+    Ok(opened)
+}
+
 /// Whether the arrays of a call may travel over several connections.
 pub(super) fn may_add_connections(server: &Server, first: &Connection) -> bool {
     server.0.options.streams > 1 && !needs_login(first.address())
@@ -229,6 +249,17 @@ pub(super) fn may_add_connections(server: &Server, first: &Connection) -> bool {
 /// Whether each connection to this address needs a login.
 fn needs_login(address: &Address) -> bool {
     matches!(address, Address::Ssh(_))
+}
+
+/// Options with less time to connect. A login takes its time.
+fn hurried(options: Options, at: &[Address], patience: Duration) -> Options {
+    match at.iter().any(needs_login) {
+        true => options,
+        false => Options {
+            connect_timeout: options.connect_timeout.min(patience),
+            ..options
+        },
+    }
 }
 
 /// How a client connects again. Calls wait for a metaserver, which answers at once.

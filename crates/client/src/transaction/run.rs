@@ -13,7 +13,7 @@ use crate::server::{Backend, Server};
 use farcall_rpc_proto::FailureKind;
 use farcall_schedule::dataflow::{After, Flow, Run, Step, VersionId};
 use farcall_schedule::placement::{Input, Link, Origin, Placer, Policy};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::Scope;
@@ -47,6 +47,7 @@ pub(super) fn run(transaction: &mut Transaction, servers: &[Server]) -> Result<R
         placer: Placer::new(Policy::Completion),
         under_way: 0,
         losses: Vec::new(),
+        last: None,
         calls: 0,
         failed: None,
     };
@@ -86,9 +87,12 @@ fn behind(servers: &[Server], calls: &[Recorded]) -> Result<Vec<remote::Server>,
             }
             Backend::Many(grid) => grid,
         };
-        let names: BTreeSet<&str> = calls.iter().map(|call| call.name.as_str()).collect();
-        for name in names {
-            for found in grid.function(name)?.servers() {
+        let functions = calls
+            .iter()
+            .map(|call| (call.qualified.as_str(), call.text.as_str()));
+        let functions: BTreeSet<(&str, &str)> = functions.collect();
+        for (name, text) in functions {
+            for found in grid.servers_of(name, text) {
                 if all.iter().all(|known| known.address() != found.address()) {
                     all.push(found);
                 }
@@ -118,7 +122,7 @@ fn learn(calls: &[Recorded], sites: &mut [Site]) -> Result<(), Error> {
     for (number, call) in calls.iter().enumerate() {
         let mut living = sites.iter().filter(|site| !site.is_lost);
         if !living.any(|site| site.function(call).is_some()) {
-            let text = format!("no server of the transaction has `{}`", call.name);
+            let text = format!("no server of the transaction has `{}`", call.qualified);
             let unknown = || Error::failed(FailureKind::UnknownFunction, text);
             let source = last.unwrap_or_else(unknown);
             return Err(call.failed(number, calls.len() - number - 1, source));
@@ -166,6 +170,8 @@ struct State {
     /// Threads under way.
     under_way: usize,
     losses: Vec<Loss>,
+    /// Why the last server was lost.
+    last: Option<String>,
     /// Calls that were made.
     calls: usize,
     failed: Option<Error>,
@@ -205,7 +211,14 @@ impl State {
         }
         if self.failed.is_none() && !self.run.is_over() {
             let call = self.run.ready().first().copied().unwrap_or_default();
-            let text = "no server is left that has the function";
+            let why = self
+                .last
+                .take()
+                .map(|last| format!("; the last one: {last}"));
+            let text = format!(
+                "no server is left that has the function{}",
+                why.unwrap_or_default()
+            );
             self.fail(call, Error::failed(FailureKind::Unreachable, text), shared);
         }
     }
@@ -213,7 +226,7 @@ impl State {
     /// Waits for a lost server to come back at its address. Called when no other server is left.
     fn revive(&mut self, shared: &Shared<'_>) -> bool {
         let end = Instant::now() + PATIENCE;
-        while Instant::now() < end {
+        while Instant::now() < end && self.sites.iter().any(Site::may_return) {
             if shared.is_interrupted() {
                 self.failed = Some(Error::Interrupted);
                 return false;
@@ -271,9 +284,19 @@ impl State {
     /// The next call that may start and for which there is room. The call with the longest
     /// remaining path comes first.
     fn next(&mut self, shared: &Shared<'_>) -> Option<Step> {
+        if !self.sites.iter().any(Site::has_room) {
+            return None;
+        }
         let unlimited = Link::unlimited();
+        let mut judged: HashMap<&str, usize> = HashMap::new();
         for call in self.run.ready() {
             let recorded = &shared.calls[call];
+            // Thousands may be ready. If so many of a function have to wait, the rest have, too.
+            let judged = judged.entry(&recorded.text).or_default();
+            *judged += 1;
+            if *judged > MOST {
+                continue;
+            }
             let need = self.need(call, recorded);
             let living = (0u64..).zip(&self.sites).filter(|(_, site)| !site.is_lost);
             let views: Vec<_> = living
@@ -421,10 +444,11 @@ impl State {
             self.sites[loss.server as usize].has_lost_arrays();
             let may_repeat = |call: usize| shared.calls[call].repeatable;
             shared.copies.forget(loss.server);
+            let address = shared.servers[loss.server as usize].address();
+            self.last = Some(format!("{address}: {}", loss.error));
             match self.run.lost(loss.server, &loss.calls, may_repeat) {
                 Ok(again) => after.results.extend(again.results),
                 Err(call) => {
-                    let address = shared.servers[loss.server as usize].address();
                     let text = format!(
                         "{address} was lost ({}), and the call cannot be repeated: it is not \
                          declared Repeatable, or an array that it read is lost",

@@ -14,6 +14,7 @@ use std::time::Instant;
 /// One server.
 pub(super) struct Site {
     pub(super) server: Server,
+    /// By the texts of their interfaces, which name them.
     functions: HashMap<String, Option<Known>>,
     pub(super) is_lost: bool,
     /// How often its arrays were gone.
@@ -96,29 +97,28 @@ impl Site {
     /// Asks the server about the function of a call, and for an estimate if there is a choice of
     /// servers. An error means that the server itself failed.
     pub(super) fn learn(&mut self, call: &Recorded, is_choice: bool) -> Result<(), Error> {
-        if self.functions.contains_key(&call.name) {
+        if self.functions.contains_key(&call.text) {
             return Ok(());
         }
-        let known = match self.server.function(&call.name) {
-            Ok(function) if function.description().text == call.text => {
+        let known = match call.at(&self.server) {
+            Ok(function) => {
                 let asked = is_choice.then(|| function.estimate(call.laid_out.clone()));
                 let estimate = asked.transpose()?;
                 self.pes = match &estimate {
                     Some(estimate) => estimate.pes.unwrap_or(1).max(1),
                     None => ALONE,
                 };
-                let function = function.with_output(call.output.clone());
                 Some(Known::new(function, call, estimate.as_ref()))
             }
-            Ok(_) | Err(Error::Failed(_)) => None,
+            Err(Error::Failed(_)) => None,
             Err(error) => return Err(error),
         };
-        self.functions.insert(call.name.clone(), known);
+        self.functions.insert(call.text.clone(), known);
         Ok(())
     }
 
     pub(super) fn function(&self, call: &Recorded) -> Option<&Function> {
-        Some(&self.functions.get(&call.name)?.as_ref()?.function)
+        Some(&self.functions.get(&call.text)?.as_ref()?.function)
     }
 
     /// Counts a loss of all arrays at the server. A server that loses them again and again is of no
@@ -152,12 +152,12 @@ impl Site {
 
     /// The path from the server to the client. It is also the guess for paths to other servers.
     pub(super) fn way_from(&self, call: &Recorded) -> Option<PathDirection> {
-        Some(self.functions.get(&call.name)?.as_ref()?.route.down)
+        Some(self.functions.get(&call.text)?.as_ref()?.route.down)
     }
 
     /// What is known about the server, if it has the function of a call.
     pub(super) fn view(&self, id: u64, call: &Recorded, holds: &[u64]) -> Option<View<'_>> {
-        let known = self.functions.get(&call.name)?.as_ref()?;
+        let known = self.functions.get(&call.text)?.as_ref()?;
         let route = &known.route;
         let (up, down) = (Link::new(route.up.rate), Link::new(route.down.rate));
         let mut state = placement::Server::idle(self.pes, u64::MAX, up, down);
@@ -194,7 +194,7 @@ impl Site {
         let Some(running) = place.map(|place| self.running.remove(place)) else {
             return;
         };
-        let known = self.functions.get_mut(&call.name).and_then(Option::as_mut);
+        let known = self.functions.get_mut(&call.text).and_then(Option::as_mut);
         if let (Some(known), Some(exec_s)) = (known, exec_s) {
             known
                 .profile

@@ -73,6 +73,8 @@ impl Fault {
             }
             Error::Failed(failure) => match failure.kind {
                 FailureKind::ServerStopping | FailureKind::Draining => Trouble::Server,
+                // Another one has taken its place.
+                FailureKind::StaleInterface | FailureKind::UnknownFunction => Trouble::Server,
                 FailureKind::NotFound => Trouble::Arrays,
                 _ => Trouble::Request,
             },
@@ -84,9 +86,13 @@ impl Fault {
 /// Whether a server has refused a request, so that nothing came of it.
 fn is_refusal(error: &Error) -> bool {
     match error {
-        Error::Failed(failure) => {
-            matches!(failure.kind, FailureKind::NotFound | FailureKind::Draining)
-        }
+        Error::Failed(failure) => matches!(
+            failure.kind,
+            FailureKind::NotFound
+                | FailureKind::Draining
+                | FailureKind::StaleInterface
+                | FailureKind::UnknownFunction
+        ),
         other => other.is_before_call(),
     }
 }
@@ -139,9 +145,14 @@ impl Copies {
         }
     }
 
-    /// Forgets the copies at a server that is gone.
+    /// Gives up the copies at a server that has failed. One that is still there drops them.
     pub(super) fn forget(&self, server: u64) {
-        lock(&self.0).retain(|(_, at), _| *at != server);
+        let copies: Vec<(_, Cell)> = lock(&self.0)
+            .extract_if(|(_, at), _| *at == server)
+            .collect();
+        for handle in copies.iter().filter_map(|(_, cell)| lock(cell).take()) {
+            handle.drop_soon();
+        }
     }
 
     pub(super) fn drop_all(self) {
@@ -231,10 +242,8 @@ impl Shared<'_> {
             touched,
             error,
         };
-        let server = &self.servers[step.server as usize];
-        let function = server.function(&call.name);
+        let function = call.at(&self.servers[step.server as usize]);
         let function = function.map_err(|error| Fault::before(step.server, error))?;
-        let function = function.with_output(call.output.clone());
         let argument = |(place, kept): (usize, &RecordedArgument)| match handles.get(&place) {
             Some(handle) => Argument::Handle(handle.id()),
             // SAFETY: who recorded the call keeps its arrays, and the graph keeps apart calls that
@@ -392,8 +401,30 @@ impl Shared<'_> {
         ArrayForm::of(array.expect("every flow is of an array"), call.order)
     }
 
+    /// Another thread may have given up the server meanwhile, and with it the array.
     fn nowhere(&self, server: u64) -> Fault {
         let text = "an array of the transaction is not where it was";
-        Fault::before(server, Error::failed(FailureKind::Internal, text))
+        Fault::before(server, Error::failed(FailureKind::NotFound, text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_array_that_was_given_up_meanwhile_fails_no_transaction() {
+        let shared = Shared {
+            graph: &Graph::default(),
+            calls: &[],
+            servers: &[],
+            copies: Copies::default(),
+            traffic: Traffic::default(),
+            pending: Mutex::default(),
+            ends: AtomicBool::default(),
+        };
+        let fault = shared.bring_home(0, 3).unwrap_err();
+        assert!(fault.trouble() == Trouble::Arrays);
+        assert!(fault.server == 3 && !fault.begun && !fault.touched);
     }
 }

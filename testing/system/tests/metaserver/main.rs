@@ -545,3 +545,98 @@ fn a_database_that_is_away_stops_nothing() {
     let other = cluster.metaserver(&store);
     wait_for_servers(other.address(), 2);
 }
+
+/// A server that a client has no connection to yet, and that answers no greeting.
+#[test]
+fn a_call_does_not_wait_for_long_where_nobody_answers() {
+    let mut cluster = Cluster::new();
+    let metaserver = cluster.metaserver(&[]);
+    (0..2).for_each(|_| cluster.serve(&[metaserver.address()], &["--pes", "1"]));
+    wait_for_servers(metaserver.address(), 2);
+    // The metaserver learns the paths from this client, so that the next one probes none.
+    let first = connect(metaserver.address());
+    let paths = || {
+        status(metaserver.address())["paths"]
+            .as_array()
+            .map(Vec::len)
+    };
+    first.function("again").unwrap();
+    wait_until("all paths are known", || paths() == Some(2));
+    drop(first);
+    let options = || Options {
+        connect_timeout: Duration::from_secs(6),
+        ..Options::default()
+    };
+    // The clients look it up at the first of them. That one is busy, so calls go to the other.
+    let again = [(); 2].map(|()| {
+        let server = Server::connect(metaserver.address(), options()).unwrap();
+        server.function("again").unwrap()
+    });
+    let busy = serving(metaserver.address()).swap_remove(0);
+    let long = begin(&connect(&busy).function("again").unwrap(), 3, 8.0, 1.0);
+    wait_until("the metaserver knows that it is busy", || {
+        status(metaserver.address())["servers"][0]["calls"].as_u64() > Some(0)
+    });
+    let mut others = cluster.servers.iter_mut();
+    let other = others.find(|one| one.address() != busy).unwrap();
+    other.freeze();
+    std::thread::scope(|scope| {
+        // Its arrays may travel over several connections.
+        let large = scope.spawn(|| {
+            let arguments = &mut [
+                Argument::Scalar(Scalar::Int(5_000_000)),
+                Argument::Scalar(Scalar::Float(0.0)),
+                Argument::Out(&mut vec![0; 40_000_000]),
+            ];
+            again[1].call(arguments).map(drop)
+        });
+        let start = Instant::now();
+        let next = begin(&again[0], 3, 0.0, 1.0);
+        let held = start.elapsed();
+        assert!((1..5).contains(&held.as_secs()), "{held:?}");
+        assert_eq!(next.pending.server(), busy);
+        for call in [long, next] {
+            call.end().unwrap();
+        }
+        large.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_durable_call_goes_to_a_server_that_answers() {
+    let mut cluster = Cluster::new();
+    let metaserver = cluster.metaserver(&[]);
+    for state in ["one", "other"] {
+        cluster.serve(&[metaserver.address()], &["--pes", "1", "--state", state]);
+    }
+    wait_for_servers(metaserver.address(), 2);
+    let options = Options {
+        connect_timeout: Duration::from_secs(2),
+        lost_after: Some(Duration::from_secs(2)),
+        ..Options::default()
+    };
+    let server = Server::connect(metaserver.address(), options).unwrap();
+    let again = server.function("again").unwrap();
+    // The client may be connected to the first one, and its calls go to the other.
+    let addresses = serving(metaserver.address());
+    let long = begin(
+        &connect(&addresses[0]).function("again").unwrap(),
+        3,
+        20.0,
+        1.0,
+    );
+    wait_until("the metaserver knows that it is busy", || {
+        status(metaserver.address())["servers"][0]["calls"].as_u64() > Some(0)
+    });
+    let mut servers = cluster.servers.iter_mut();
+    let other = servers.find(|one| one.address() == addresses[1]).unwrap();
+    other.freeze();
+    let arguments = &mut [
+        Argument::Scalar(Scalar::Int(1)),
+        Argument::Scalar(Scalar::Float(0.0)),
+        Argument::Out(&mut [0; 8]),
+    ];
+    let job = again.submit(arguments, None).unwrap();
+    assert_eq!(job.address().to_string(), addresses[0]);
+    drop(long);
+}
