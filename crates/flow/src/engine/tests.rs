@@ -525,6 +525,14 @@ fn more_ranks_than_nodes_are_refused() {
             places: 2
         }
     );
+    // The ranks of both jobs together are 2^32.
+    let job = || Job {
+        workload: Workload::Pattern(Pattern::parse("ring", 1 << 31, 1.0).unwrap()),
+        start: 0.0,
+    };
+    let jobs = Workload::Jobs(vec![job(), job()]);
+    let many = Simulation::new(&platform, jobs, Placement::regular(), Config::default());
+    assert!(matches!(many.err(), Some(RunError::TooManyRanks { .. })));
 }
 
 #[test]
