@@ -536,6 +536,18 @@ fn more_ranks_than_nodes_are_refused() {
 }
 
 #[test]
+fn messages_are_sent_as_often_as_the_largest_count_says() {
+    let platform = Platform::parse("mesh:2").unwrap();
+    for count in [1 << 31, u32::MAX] {
+        let pattern = Pattern::parse("allgather:ring", 2, 1.0).unwrap();
+        let workload = Workload::Pattern(pattern.with_count(count));
+        let simulation =
+            Simulation::new(&platform, workload, Placement::regular(), Config::default());
+        assert_eq!(simulation.unwrap().step(), Ok(true), "{count}");
+    }
+}
+
+#[test]
 fn a_single_rank_has_nobody_to_talk_to() {
     for pattern in ["moe:2", "all-to-all", "allreduce:ring", "broadcast"] {
         let summary = simulate("mesh:1", pattern, 8.0, "regular", checked());
