@@ -41,6 +41,7 @@ public final class Buffers {
         Function length = server.function("arrays/length");
         length.call("é", number);
         expect(2, number[0]);
+        refused("a text with a NUL in it", () -> length.call("\0", number));
     }
 
     private static void buffers(Function sum) {
