@@ -20,7 +20,7 @@
  *
  * A tag consists of bit 31 for a collective, 11 bits for the communicator, and 20 bits for the
  * program's tag or the number of the collective. So messages of different communicators do not
- * match, unless a process makes more than 2,048 of them.
+ * match, unless a process makes more than 2,048 of them, which the recorder reports.
  */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -182,9 +182,15 @@ static struct communicator *add_communicator(MPI_Comm handle) {
 }
 
 static struct communicator *number(struct communicator *c, int id) {
+    static int told;
     if (id >= next_id)
         next_id = id + 1;
     c->id = (uint32_t)id & 0x7ff;
+    if (id > 0x7ff && !told++)
+        fprintf(stderr,
+                "farcall record: rank %d: more than 2,048 communicators: messages of different "
+                "ones may match in the simulation\n",
+                world_rank);
     return c;
 }
 
@@ -279,6 +285,15 @@ static void begin(void) {
     with_calc = !(text && strcmp(text, "0") == 0);
     PMPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
     PMPI_Comm_size(MPI_COMM_WORLD, &world_size);
+    /* Its trace would replace that of the processes that have started this one. */
+    MPI_Comm parent;
+    PMPI_Comm_get_parent(&parent);
+    if (parent != MPI_COMM_NULL) {
+        if (world_rank == 0)
+            fprintf(stderr, "farcall record: processes that MPI_Comm_spawn has started are not "
+                            "recorded\n");
+        return;
+    }
     out = tmpfile();
     if (!out)
         die("cannot create a temporary file");
@@ -332,6 +347,8 @@ static void receive_others(FILE *to, int rank) {
 }
 
 int MPI_Finalize(void) {
+    if (!recording)
+        return PMPI_Finalize();
     enter();
     while (duplicate_count > 0)
         (void)finish_duplicate(duplicates[0].handle);
@@ -935,6 +952,9 @@ OMITTED(Recv_init,
         (void *buf, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
          MPI_Request *request),
         (buf, count, type, from, tag, comm, request))
+/* Collectives and messages in parts can be persistent, too. */
+OMITTED(Start, (MPI_Request *request), (request))
+OMITTED(Startall, (int count, MPI_Request array[]), (count, array))
 OMITTED(Put,
         (const void *buf, int count, MPI_Datatype type, int to, MPI_Aint at, int there,
          MPI_Datatype target, MPI_Win win),

@@ -26,7 +26,22 @@ public final class Buffers {
             shared(server.function("arrays/two"));
             stored(server);
             unreferenced(server.function("arrays/two"));
+            texts(server);
         }
+    }
+
+    private static void texts(Server server) {
+        refused("the name is null", () -> server.function(null));
+        refused("a NUL in it", () -> server.function("arrays/sum\0"));
+        Function code = server.function("arrays/code");
+        int[] number = new int[1];
+        code.call('e', number);
+        expect('e', number[0]);
+        refused("is 'é', which has several bytes", () -> code.call('é', number));
+        Function length = server.function("arrays/length");
+        length.call("é", number);
+        expect(2, number[0]);
+        refused("a text with a NUL in it", () -> length.call("\0", number));
     }
 
     private static void buffers(Function sum) {

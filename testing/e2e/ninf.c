@@ -109,12 +109,16 @@ int main(int argc, char **argv) {
   char *unread[] = {"program", "-map", "/dev/null", "kept", "-map", "/not/there", NULL};
   int left = Ninf_parse_arg(argc, argv), i;
 
-  EXPECT(left, 2);
+  EXPECT(left, 3);
   EXPECT(argv[left] == NULL, 1);
   EXPECT(Ninf_parse_arg(2, few), 2);
   /* The arguments stay as they are if a map cannot be read. */
   EXPECT(Ninf_parse_arg(6, unread), 6);
   EXPECT(strcmp(unread[1], "-map") == 0 && strcmp(unread[3], "kept") == 0, 1);
+  /* Nor if it has a line without a port. */
+  unread[5] = argv[2];
+  EXPECT(Ninf_parse_arg(6, unread), 6);
+  Ninf_perror("map");
   EXPECT(strcmp(few[1], "-port"), 0);
   url = argv[1];
   calls(NULL);

@@ -62,8 +62,11 @@ def test_ninf_names(languages, tmp_path, checked):
     program = compile_c(E2E / "ninf.c", tmp_path / "ninf")
     address = languages.address.removeprefix("farcall://")
     host, port = address.rsplit(":", 1)
-    ran = run(*checked, program, f"ninf://{address}/conformance", "-server", host, "-port", port)
+    (tmp_path / "map").write_text("# hosts\nnode1 3717\nnode2\n")
+    words = [f"ninf://{address}/conformance", tmp_path / "map", "-server", host, "-port", port]
+    ran = run(*checked, program, *words)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "map: line 3: write a host and a port" in ran.stderr
     assert "what: there is" not in ran.stderr
     assert "argument `x`: expected an array of double, given NULL" in ran.stderr
 

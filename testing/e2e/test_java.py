@@ -26,6 +26,8 @@ Define sum(IN int n, IN double x[n], OUT double *total)
 { int i; *total = 0; for (i = 0; i < n; i++) *total += x[i]; }
 Define two(IN int n, OUT double x[n], OUT double y[n])
 { int i; for (i = 0; i < n; i++) { x[i] = i; y[i] = 100 + i; } }
+Define code(IN char c, OUT int *n) { *n = c; }
+Define length(IN string s, OUT int *n) { *n = (int)strlen(s); }
 """
 
 

@@ -416,7 +416,11 @@ unsafe fn text_of(value: &Value) -> Result<Scalar, String> {
         length => unsafe { slice::from_raw_parts(value.data.cast::<u8>(), length) },
     };
     let text = std::str::from_utf8(bytes).map_err(|_| "text that is not UTF-8".to_owned())?;
-    Ok(Scalar::Text(text.to_owned()))
+    // A single NUL would stand for a NULL pointer.
+    match text.contains('\0') {
+        true => Err("a text with a NUL in it".to_owned()),
+        false => Ok(Scalar::Text(text.to_owned())),
+    }
 }
 
 /// An array of texts: pointers to texts that end with NUL; such texts one after the other; or rows

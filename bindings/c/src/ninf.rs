@@ -15,6 +15,7 @@ use farcall_client::Options;
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::fmt::Display;
 use std::io::Write;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use streams::Streams;
@@ -425,15 +426,24 @@ pub unsafe extern "C" fn Ninf_parse_arg(argc: c_int, argv: *mut *mut c_char) -> 
 
 /// Reads the hosts of groups: a host and a port in each line.
 fn read_map(file: &str) -> Result<(), Problem> {
-    let text = std::fs::read_to_string(file);
-    let text = text.map_err(|error| Problem::argument(format!("-map {file}: {error}")))?;
-    let hosts = text.lines().filter_map(|line| {
+    let wrong = |what: &dyn Display| Problem::argument(format!("-map {file}: {what}"));
+    let text = std::fs::read_to_string(file).map_err(|error| wrong(&error))?;
+    let mut hosts = Vec::new();
+    for (number, line) in text.lines().enumerate() {
         let mut words = line.split_whitespace();
-        let host = words.next().filter(|host| !host.starts_with('#'))?;
-        let port: u16 = words.next()?.parse().ok()?;
-        Some(format!("ninf://{host}:{port}"))
-    });
-    ninf().hosts.extend(hosts.take(MOST_HOSTS));
+        let Some(host) = words.next().filter(|host| !host.starts_with('#')) else {
+            continue;
+        };
+        let port = words.next().and_then(|port| port.parse::<u16>().ok());
+        let what = format!("line {}: write a host and a port", number + 1);
+        let port = port.ok_or_else(|| wrong(&what))?;
+        hosts.push(format!("ninf://{host}:{port}"));
+    }
+    if hosts.len() > MOST_HOSTS {
+        let many = hosts.len();
+        return Err(wrong(&format!("{many} hosts: name at most {MOST_HOSTS}")));
+    }
+    ninf().hosts.extend(hosts);
     Ok(())
 }
 

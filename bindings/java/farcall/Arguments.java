@@ -148,7 +148,12 @@ final class Arguments {
             case Short number -> set(index, arena.allocateFrom(JAVA_LONG, number), LONG, true);
             case Integer number -> set(index, arena.allocateFrom(JAVA_LONG, number), LONG, true);
             case Long number -> set(index, arena.allocateFrom(JAVA_LONG, number), LONG, true);
-            case Character number -> set(index, arena.allocateFrom(JAVA_LONG, number), LONG, true);
+            case Character letter when letter > 127 && Native.type(function, index) == CHAR ->
+                    throw refused(
+                            index,
+                            "is '" + letter + "', which has several bytes: pass an ASCII character"
+                                    + " or a number");
+            case Character letter -> set(index, arena.allocateFrom(JAVA_LONG, letter), LONG, true);
             case Float number -> set(index, arena.allocateFrom(JAVA_FLOAT, number), FLOAT, true);
             case Double number ->
                     set(index, arena.allocateFrom(JAVA_DOUBLE, number), DOUBLE, true);

@@ -223,6 +223,10 @@ final class Native {
     }
 
     private static MemorySegment named(MethodHandle find, MemorySegment of, String name) {
+        if (name == null || name.indexOf('\0') >= 0) {
+            String what = name == null ? "the name is null" : "the name has a NUL in it";
+            throw new FarcallException(FarcallException.Status.ARGUMENT, what);
+        }
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment text = arena.allocateFrom(name);
             return known(invoke(() -> (MemorySegment) find.invokeExact(of, text)));

@@ -184,6 +184,14 @@ int main(int argc, char **argv) {
     /* What is not recorded must be told. */
     MPI_Igather(a, 1, MPI_DOUBLE, b, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD, &request[0]);
     MPI_Wait(&request[0], MPI_STATUS_IGNORE);
+#if MPI_VERSION >= 4
+    MPI_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &request[0]);
+#else
+    MPI_Send_init(a, 1, MPI_DOUBLE, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &request[0]);
+#endif
+    MPI_Start(&request[0]);
+    MPI_Wait(&request[0], MPI_STATUS_IGNORE);
+    MPI_Request_free(&request[0]);
     if (rank == 0)
         printf("done\n");
     MPI_Finalize();

@@ -46,6 +46,7 @@ const WRONG: &str = "
         farcall data put three
         farcall data put a=1,2,3 --name b
         farcall data put 1,2,3 --shared
+        farcall data put x=
         farcall data put 1,2,3 --type number
         farcall data put 1.5,2 --type int
         farcall object drop 12

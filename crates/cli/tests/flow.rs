@@ -87,6 +87,17 @@ fn results_keep_what_is_read_and_each_other() {
             assert!(text.contains("the simulation reads this file"), "{text}");
         }
     }
+    for rank in ["0", "1"] {
+        let file = format!("trace.{rank}.et");
+        std::fs::write(folder.path().join(&file), [0]).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_farcall"));
+        command.args(["flow", "run", "--platform", "torus:4x4"]);
+        command.args(["--pattern", "chakra:trace", "--messages", &file]);
+        let output = command.current_dir(folder.path()).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains("the simulation reads this file"), "{text}");
+    }
     let (status, text) = run(&["--messages", "out.csv", "--links", "./out.csv"]);
     assert_eq!(status, Some(2), "{text}");
     assert!(text.contains("name one file for each"), "{text}");

@@ -189,9 +189,10 @@ impl Pattern {
         spec::parse(spec, ranks, size)
     }
 
-    /// The same pattern with every message sent `count` times in a row.
+    /// The same pattern with every message sent `count` times in a row, at most 2^31 - 1 times.
     pub fn with_count(mut self, count: u32) -> Self {
-        self.count = count.max(1);
+        // The steps of a round are counted: so many sends, and so many receives.
+        self.count = count.clamp(1, u32::MAX / 2);
         self
     }
 

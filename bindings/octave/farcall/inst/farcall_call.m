@@ -48,3 +48,5 @@ endfunction
 %! refused ("argument `b` must be numeric, not char", 2, 1, eye (2), 2, "xy", 2);
 %! refused ("argument `b` must be real, not complex", 2, 1, eye (2), 2, [1i; 1], 2);
 %! refused ("argument `b` must be numeric, not cell", 2, 1, eye (2), 2, {1, 1}, 2);
+%! refused ("argument `b` must be numeric, not struct", 2, 1, eye (2), 2, struct (), 2);
+%! refused ("argument `b` must be numeric, not function_handle", 2, 1, eye (2), 2, @sin, 2);

@@ -185,6 +185,9 @@ std::unique_ptr<Elements> characters (const octave_value& value, const std::stri
 // A value as elements of a type. An array that has this type already is not copied.
 std::unique_ptr<Elements> pack (const octave_value& value, int type, const std::string& name)
 {
+  // Structures and functions have no full value.
+  if (! value.is_string ())
+    check_numeric (value, name);
   const octave_value full = value.full_value ();
   switch (type)
     {

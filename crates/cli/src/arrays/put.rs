@@ -63,6 +63,10 @@ enum Layout {
 fn named(arguments: &Arguments) -> Result<(Option<&str>, Array), Failure> {
     let (text, option) = (arguments.array.as_str(), arguments.name.as_deref());
     let read = |text: &str| match text.starts_with('@') || !is_path(text) {
+        // Probably a variable of the shell that is not set. A file may have no elements.
+        true if text.is_empty() => Err(Failure::usage(
+            "the array has no elements: write @FILE.npy, or numbers with commas between them",
+        )),
         true => npy::parse(text),
         false => npy::read(Path::new(text)),
     };

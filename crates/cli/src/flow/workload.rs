@@ -15,7 +15,7 @@ use farcall_flow::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fs;
 use std::io::{IsTerminal, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Largest file that is read.
@@ -234,15 +234,20 @@ impl Options {
         })
     }
 
-    /// The files that the specifications name, without those of a trace of Chakra.
-    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
-        let specifications = [&self.platform, &self.placement, &self.pattern];
-        specifications.into_iter().filter_map(|text| {
-            let (kind, file) = text.split_once(':')?;
-            ["edges", "file", "goal"]
-                .contains(&kind)
-                .then_some(Path::new(file))
-        })
+    /// The files that the specifications name.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        let mut files = Vec::new();
+        for text in [&self.platform, &self.placement, &self.pattern] {
+            match text.split_once(':') {
+                Some(("edges" | "file" | "goal", file)) => files.push(PathBuf::from(file)),
+                Some(("chakra", prefix)) => {
+                    let ranks = (0..).map(|rank| PathBuf::from(of_rank(prefix, rank)));
+                    files.extend(ranks.take_while(|file| file.exists()));
+                }
+                _ => {}
+            }
+        }
+        files
     }
 
     /// Refuses numbers that are out of range, and options that would have no effect.
@@ -422,12 +427,17 @@ fn read_bytes(file: &str) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
+/// The file of a rank of a trace of Chakra.
+fn of_rank(prefix: &str, rank: usize) -> String {
+    format!("{prefix}.{rank}.et")
+}
+
 /// Reads the files of all ranks, `PREFIX.0.et` and so on.
 fn read_ranks(prefix: &str) -> Result<Vec<Vec<u8>>, Failure> {
-    let mut files = vec![read_bytes(&format!("{prefix}.0.et"))?];
+    let mut files = vec![read_bytes(&of_rank(prefix, 0))?];
     let mut total = 0;
     loop {
-        let name = format!("{prefix}.{}.et", files.len());
+        let name = of_rank(prefix, files.len());
         if !Path::new(&name).exists() {
             return match later_rank(prefix, files.len()) {
                 None => Ok(files),

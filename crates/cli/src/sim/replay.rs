@@ -124,10 +124,7 @@ fn text(twin: &Twin, changes: &[Change], answer: &Answer) -> String {
         twin.servers().len(),
         twin.followers(),
     ));
-    let off = |one: &Estimate| {
-        one.error()
-            .map_or(String::new(), |off| format!("{:+.1} %", 100.0 * off))
-    };
+    let off = |one: &Estimate| one.error().map_or(String::new(), percent);
     line(format_args!(
         "the replay without changes: makespan {}, mean response {}",
         off(&answer.makespan_s),
@@ -167,6 +164,11 @@ fn text(twin: &Twin, changes: &[Change], answer: &Answer) -> String {
     text
 }
 
+/// A change in percent. A small one is `+0.0 %`, also if it is negative.
+fn percent(change: f64) -> String {
+    format!("{:+.1} %", (1000.0 * change).round() / 10.0 + 0.0)
+}
+
 /// The numbers of a row.
 fn columns(one: &Estimate, has_changes: bool) -> String {
     let known = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.3}"));
@@ -175,8 +177,8 @@ fn columns(one: &Estimate, has_changes: bool) -> String {
         let (low, high) = one.interval;
         let interval = format!("{low:.3} to {high:.3}");
         let change = one.recorded.filter(|recorded| *recorded > 0.0);
-        let change = change.map(|recorded| 100.0 * (one.predicted / recorded - 1.0));
-        let change = change.map_or("-".to_owned(), |change| format!("{change:+.1} %"));
+        let change = change.map(|recorded| one.predicted / recorded - 1.0);
+        let change = change.map_or("-".to_owned(), percent);
         columns += &format!("{:>11.3}{interval:>19}{change:>11}", one.predicted);
     }
     columns
@@ -260,4 +262,15 @@ fn in_progress(records: &[Record]) -> Vec<(f64, usize)> {
         (moment, calls)
     });
     moments.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::percent;
+
+    #[test]
+    fn no_change_is_less_than_nothing() {
+        let texts = [-0.0004, -0.0006, 0.0, 0.25].map(percent);
+        assert_eq!(texts, ["+0.0 %", "-0.1 %", "+0.0 %", "+25.0 %"]);
+    }
 }

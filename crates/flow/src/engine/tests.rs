@@ -525,6 +525,26 @@ fn more_ranks_than_nodes_are_refused() {
             places: 2
         }
     );
+    // The ranks of both jobs together are 2^32.
+    let job = || Job {
+        workload: Workload::Pattern(Pattern::parse("ring", 1 << 31, 1.0).unwrap()),
+        start: 0.0,
+    };
+    let jobs = Workload::Jobs(vec![job(), job()]);
+    let many = Simulation::new(&platform, jobs, Placement::regular(), Config::default());
+    assert!(matches!(many.err(), Some(RunError::TooManyRanks { .. })));
+}
+
+#[test]
+fn messages_are_sent_as_often_as_the_largest_count_says() {
+    let platform = Platform::parse("mesh:2").unwrap();
+    for count in [1 << 31, u32::MAX] {
+        let pattern = Pattern::parse("allgather:ring", 2, 1.0).unwrap();
+        let workload = Workload::Pattern(pattern.with_count(count));
+        let simulation =
+            Simulation::new(&platform, workload, Placement::regular(), Config::default());
+        assert_eq!(simulation.unwrap().step(), Ok(true), "{count}");
+    }
 }
 
 #[test]

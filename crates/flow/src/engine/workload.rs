@@ -31,13 +31,16 @@ pub struct Job {
 }
 
 impl Workload {
-    /// Number of ranks.
+    /// Number of ranks, or the largest number if several jobs have more.
     pub fn ranks(&self) -> u32 {
         match self {
             Self::Pattern(p) => p.ranks(),
             Self::Script(s) => s.ranks(),
             Self::Goal(g) => g.ranks(),
-            Self::Jobs(jobs) => jobs.iter().map(|job| job.workload.ranks()).sum(),
+            Self::Jobs(jobs) => {
+                let ranks = jobs.iter().map(|job| job.workload.ranks());
+                ranks.fold(0, u32::saturating_add)
+            }
         }
     }
 

@@ -217,7 +217,10 @@ fn calc(micros: u64, cpu: u8) -> Operation {
 fn tag(node: &Node) -> Result<u64, String> {
     match node.attribute("comm_tag") {
         None => Ok(0),
-        Some(_) => Ok(node.number("comm_tag")? & u64::from(u32::MAX)),
+        Some(_) => match node.number("comm_tag")? {
+            tag if tag < collective::FIRST_TAG => Ok(tag),
+            tag => Err(format!("`comm_tag` is {tag}, which is 2^63 or more")),
+        },
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::goal::{Builder, Operation};
 
 /// The tags of collectives start here, above those of other messages.
-const FIRST_TAG: u64 = 1 << 32;
+pub(super) const FIRST_TAG: u64 = 1 << 63;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Kind {

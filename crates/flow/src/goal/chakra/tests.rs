@@ -1,6 +1,7 @@
 //! Chakra traces that are written byte by byte here, so that the reader is not tested with its own
 //! idea of the format. Times are those of a crossbar without contention.
 
+use crate::goal::Operation;
 use crate::{Config, Goal, Limits, Placement, Platform, Simulation, Workload};
 
 fn varint(mut value: u64) -> Vec<u8> {
@@ -96,6 +97,28 @@ fn computations_and_messages_follow_their_dependencies() {
 }
 
 #[test]
+fn tags_differ_in_all_their_bits() {
+    let send = |id, tag| {
+        let (to, size) = (attribute("comm_dst", 7, 1), attribute("comm_size", 13, 1));
+        node(id, 5, &[to, size, attribute("comm_tag", 13, tag)])
+    };
+    let receive = |id, tag| {
+        let from = attribute("comm_src", 7, 0);
+        node(id, 6, &[from, attribute("comm_tag", 13, tag)])
+    };
+    let sent = file(&[send(0, 1 << 32)]);
+    let (_, messages) = run(&[sent.clone(), file(&[receive(0, 1 << 32)])]);
+    assert_eq!(messages, 1);
+    let goal = Goal::parse_chakra(&[sent, file(&[receive(0, 0)])], Limits::default());
+    let tags = |operation: &Operation| match *operation {
+        Operation::Send { tag, .. } | Operation::Receive { tag, .. } => Some(tag),
+        Operation::Calc { .. } => None,
+    };
+    let tags: Vec<u64> = goal.unwrap().operations().iter().filter_map(tags).collect();
+    assert_eq!(tags, [1 << 32, 0]);
+}
+
+#[test]
 fn the_host_and_the_accelerator_compute_one_after_the_other_each() {
     let nodes = [
         comp(0, 1_000_000, true, Vec::new()),
@@ -146,6 +169,18 @@ fn errors_name_rank_and_node() {
         (
             vec![file(&[node(1, 6, &[attribute("comm_src", 7, 4)])])],
             "`comm_src` is 4, but there are files of 1 ranks",
+        ),
+        (
+            vec![file(&[node(
+                1,
+                5,
+                &[
+                    attribute("comm_dst", 7, 0),
+                    attribute("comm_size", 13, 1),
+                    attribute("comm_tag", 13, 1 << 63),
+                ],
+            )])],
+            "`comm_tag` is 9223372036854775808, which is 2^63 or more",
         ),
         (
             vec![file(&[node(1, 4, &[field(4, 8)])])],
