@@ -38,7 +38,7 @@ def test_names_are_listed_shown_added_and_served(tmp_path):
     added = farcall("library", "add", "heat.idl", folder=tmp_path, cwd=folder)
     assert added.returncode == 0, added.stderr
     assert "heat" in farcall("library", "list", folder=tmp_path).stdout
-    assert "Heat in rods (1 functions)" in farcall("library", "list", folder=tmp_path).stdout
+    assert "Heat in rods (1 function)" in farcall("library", "list", folder=tmp_path).stdout
 
     environment = {"XDG_DATA_HOME": str(tmp_path)}
     process = ServerProcess("lapack", "fftw", "heat", environment=environment)

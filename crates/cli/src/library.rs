@@ -7,6 +7,7 @@ use crate::folders;
 use clap::{Args, Subcommand};
 use farcall_idl::{Document, Library};
 use farcall_library::{Catalog, Source};
+use farcall_quantity::counted;
 use farcall_spelling::closest;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -160,7 +161,8 @@ fn about(source: Source) -> String {
     let words = words.join(" ");
     let sentence = first_sentence(&words);
     let functions = source.parse().document.functions().count();
-    format!("{} ({functions} functions)", sentence.trim_end_matches('.'))
+    let functions = counted(functions, "function");
+    format!("{} ({functions})", sentence.trim_end_matches('.'))
 }
 
 /// The text up to its first full stop that another sentence follows: `Fig. 4` is none.

@@ -17,6 +17,7 @@ use farcall_access::Tls;
 use farcall_client::Address;
 use farcall_library::{Catalog, Source, pickled_functions};
 use farcall_metrics::{Answer, Text};
+use farcall_quantity::counted;
 use farcall_server::{Config, Policy, Readings, Server, StartError};
 use rustix::process::Signal;
 use std::io::Write;
@@ -179,7 +180,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         return Ok(());
     }
     let mut server = bound.map_err(Failure::failed)?;
-    tracing::info!("serving {} functions", server.functions());
+    tracing::info!("serving {}", counted(server.functions(), "function"));
     if metrics.is_some() {
         let _ = readings.set(server.readings()?);
     }

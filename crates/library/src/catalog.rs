@@ -4,6 +4,7 @@
 
 use crate::{Source, SourceError};
 use farcall_idl::{Diagnostic, Document, Interface, Parsed, Severity, position, render};
+use farcall_quantity::counted;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -210,9 +211,13 @@ pub fn check_files<P: Into<PathBuf>>(
         let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
         accepted &= errors == 0;
         let functions = parsed.document.functions().count();
-        rendered.push_str(&format!(
-            "{path}: {functions} functions, {errors} errors, {warnings} warnings\n"
-        ));
+        let told = [
+            (functions, "function"),
+            (errors, "error"),
+            (warnings, "warning"),
+        ];
+        let told = told.map(|(count, thing)| counted(count, thing)).join(", ");
+        rendered.push_str(&format!("{path}: {told}\n"));
     }
     (rendered, accepted)
 }

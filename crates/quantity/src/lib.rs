@@ -23,6 +23,17 @@ enum Kind {
     Time,
 }
 
+/// A number of things in words: `1 function`, `2 functions`.
+///
+/// ```
+/// assert_eq!(farcall_quantity::counted(1, "function"), "1 function");
+/// assert_eq!(farcall_quantity::counted(0, "error"), "0 errors");
+/// ```
+pub fn counted(count: usize, thing: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {thing}{ending}")
+}
+
 /// Reads an amount or a rate with an optional unit: `1e9`, `1GB/s`, `20KB`, `100Mbit/s`. Returns
 /// bytes or bytes per second.
 ///

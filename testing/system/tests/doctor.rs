@@ -21,7 +21,7 @@ fn a_bundle_has_what_a_report_needs_and_no_secret() {
     );
     std::fs::write(folder.join("farcall.toml"), config).unwrap();
     let log = format!(
-        "INFO serving 1 functions\nWARN somebody sent {token}\nDEBUG {cloud}\n{keys}\n\
+        "INFO serving 1 function\nWARN somebody sent {token}\nDEBUG {cloud}\n{keys}\n\
          WARN a worker was killed by signal 11\n"
     );
     std::fs::write(folder.join("log"), log).unwrap();
@@ -56,7 +56,7 @@ fn a_bundle_has_what_a_report_needs_and_no_secret() {
         "pes = 3",
         "/etc/farcall/tokens",
         "@db.example/farcall",
-        "INFO serving 1 functions",
+        "INFO serving 1 function",
         "a worker was killed by signal 11",
         "open_files",
         "walls",
