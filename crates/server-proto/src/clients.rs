@@ -56,6 +56,8 @@ pub struct Clients {
     starved: Vec<Starved>,
     /// Connections with calls that wait for a grant.
     pub(crate) holding: Vec<ConnectionKey>,
+    /// Whether a connection was refused since the last one that was accepted, for lack of a place.
+    pub(crate) is_full: bool,
 }
 
 impl Clients {

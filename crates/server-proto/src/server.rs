@@ -231,10 +231,19 @@ impl Server {
             Some(ending) => Some(ending.message),
             None if cx.clients.count_open() >= most => {
                 let peer = &connection.peer.name;
-                tracing::warn!("{peer}: refused, {most} connections are open");
+                // Clients that try again and again would fill the log.
+                if !std::mem::replace(&mut cx.clients.is_full, true) {
+                    tracing::warn!(
+                        "{peer}: refused, {most} connections are open; others are refused without \
+                         a line until one is accepted"
+                    );
+                }
                 Some(format!("the server is full ({most} connections)"))
             }
-            None => None,
+            None => {
+                cx.clients.is_full = false;
+                None
+            }
         };
         if let Some(text) = refusal {
             connection.proto.goodbye(text);
