@@ -177,7 +177,8 @@ fn many_calls_take_no_longer_each_than_a_few() {
     };
     per_call(100);
     let (few, many) = (per_call(200), per_call(3000));
-    assert!(many < 4.0 * few, "{many} s a call instead of {few} s");
+    // Calls that are all judged again at each end take thirteen times as long.
+    assert!(many < 8.0 * few, "{many} s a call instead of {few} s");
 }
 
 /// Records a call of `copy` from memory to a stored array.
