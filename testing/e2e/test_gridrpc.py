@@ -58,13 +58,17 @@ def test_every_function_and_error_code(languages, start, tmp_path, checked):
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+def ninf(folder, address):
+    """The program of Ninf's names, its server, and a map whose third line has no port."""
+    (folder / "map").write_text("# hosts\nnode1 3717\nnode2\n")
+    program = compile_c(E2E / "ninf.c", folder / "ninf")
+    return [program, f"ninf://{address}/conformance", folder / "map"]
+
+
 def test_ninf_names(languages, tmp_path, checked):
-    program = compile_c(E2E / "ninf.c", tmp_path / "ninf")
     address = languages.address.removeprefix("farcall://")
     host, port = address.rsplit(":", 1)
-    (tmp_path / "map").write_text("# hosts\nnode1 3717\nnode2\n")
-    words = [f"ninf://{address}/conformance", tmp_path / "map", "-server", host, "-port", port]
-    ran = run(*checked, program, *words)
+    ran = run(*checked, *ninf(tmp_path, address), "-server", host, "-port", port)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "map: line 3: write a host and a port" in ran.stderr
     assert "what: there is" not in ran.stderr
@@ -135,15 +139,14 @@ def test_an_error_is_printed_where_standard_error_is_full(languages, tmp_path):
 
 
 def test_the_ninf_environment_is_honoured(languages, tmp_path):
-    program = compile_c(E2E / "ninf.c", tmp_path / "ninf")
     address = languages.address.removeprefix("farcall://")
     host, port = address.rsplit(":", 1)
-    url = f"ninf://{address}/conformance"
-    ran = run(program, url, NINF_SERVER=host, NINF_SERVER_PORT=port)
+    words = ninf(tmp_path, address)
+    ran = run(*words, NINF_SERVER=host, NINF_SERVER_PORT=port)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    ran = run(program, url, FARCALL_SERVER=languages.address)
+    ran = run(*words, FARCALL_SERVER=languages.address)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    ran = run(program, url, NINF_SERVER=host, NINF_SERVER_PORT="1")
+    ran = run(*words, NINF_SERVER=host, NINF_SERVER_PORT="1")
     assert ran.returncode == 1
     assert "cannot connect" in ran.stderr
 
