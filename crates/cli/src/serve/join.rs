@@ -1,5 +1,5 @@
-//! How a server joins its metaservers: at which address clients find it, and what to tell the
-//! operator if they cannot.
+//! How `farcall serve` joins metaservers: at which address clients find the server, and what to tell
+//! the operator if they cannot. The reports and the lease are those of `farcall_server::member`.
 
 use super::Arguments;
 use crate::failure::Failure;
