@@ -1,14 +1,16 @@
 //! Identifies a peer by its token, by its certificate, or by the user of its process on this host.
 //!
 //! The server and the metaserver ask [`Access`] for the [`User`] of each connection. They decide
-//! what a user is allowed to do.
+//! what a user is allowed to do. [`Accepting`] keeps their logs short.
 
+mod accepting;
 mod local;
 mod penalties;
 mod settings;
 mod tokens;
 mod user;
 
+pub use accepting::Accepting;
 pub use farcall_rpc_proto::User;
 pub use settings::{Settings, Tls, authority_folder};
 pub use tokens::{TokenError, TokenFile};

@@ -20,7 +20,7 @@ mod store;
 pub use store::{StoreAddress, StoreError, copies};
 
 use access::Access;
-use farcall_access::{Tls, TokenError};
+use farcall_access::{Accepting, Tls, TokenError};
 use farcall_directory::{Directory, Settings};
 use farcall_metrics::Text;
 use farcall_otlp::{EndpointError, Exporter};
@@ -353,8 +353,7 @@ impl Metaserver {
 struct Door {
     /// The number of the last connection.
     number: u64,
-    /// Whether the system has refused connections, and some may still wait.
-    is_stuck: bool,
+    accepting: Accepting,
 }
 
 impl Door {
@@ -375,7 +374,7 @@ impl Door {
                 }
                 Err(error) => error,
             };
-            if let Some(text) = self.news(&error) {
+            if let Some(text) = self.accepting.news(&error) {
                 tracing::warn!("{text}");
             }
             if error.kind() != io::ErrorKind::WouldBlock {
@@ -383,20 +382,6 @@ impl Door {
                 thread::sleep(Duration::from_millis(100));
             }
             return;
-        }
-    }
-
-    /// What the log must say after the end of a series of connections. It says once that the system
-    /// refuses them, and once that nobody waits any more.
-    fn news(&mut self, error: &io::Error) -> Option<String> {
-        let is_stuck = error.kind() != io::ErrorKind::WouldBlock;
-        let was_stuck = std::mem::replace(&mut self.is_stuck, is_stuck);
-        match (was_stuck, is_stuck) {
-            (false, true) => Some(format!(
-                "cannot accept connections: {error}; those that wait are accepted when others close"
-            )),
-            (true, false) => Some("all connections are accepted again".to_owned()),
-            _ => None,
         }
     }
 }
@@ -419,23 +404,3 @@ const TICK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 200_000_000,
 };
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_log_says_once_that_descriptors_lack_and_once_that_it_is_over() {
-        let mut door = Door::default();
-        let lack = io::Error::from_raw_os_error(libc::EMFILE);
-        let nobody = io::Error::from(io::ErrorKind::WouldBlock);
-        assert_eq!(door.news(&nobody), None);
-        let text = door.news(&lack).unwrap();
-        assert!(text.contains("cannot accept connections"), "{text}");
-        assert_eq!(door.news(&lack), None);
-        let text = door.news(&nobody).unwrap();
-        assert!(text.contains("again"), "{text}");
-        assert_eq!(door.news(&nobody), None);
-        assert!(door.news(&lack).is_some());
-    }
-}

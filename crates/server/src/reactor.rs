@@ -24,7 +24,7 @@ use crate::metrics::{self, Readings};
 use crate::poll::{Poll, Source};
 use crate::socket::Socket;
 use crate::{ServerStatus, StartError, WorkerCommand};
-use farcall_access::Access;
+use farcall_access::{Accepting, Access};
 use farcall_library::Catalog;
 use farcall_server_proto::{Beside, ConnectionKey, Event as Happened, Server};
 use farcall_spin::Spin;
@@ -85,8 +85,7 @@ struct Listeners {
     open: Vec<Listener>,
     /// Until when they are not watched, because no connection can be accepted.
     deaf_until: Option<Instant>,
-    /// Whether the system has refused connections, and some may still wait.
-    is_stuck: bool,
+    accepting: Accepting,
 }
 
 impl Listeners {
@@ -104,20 +103,6 @@ impl Listeners {
             if let Err(error) = poll.change(listener.fd(), Source::Listener(index), flags) {
                 tracing::error!("a listening socket cannot be watched: {error}");
             }
-        }
-    }
-
-    /// What the log must say after the end of a series of connections. It says once that the system
-    /// refuses them, and once that nobody waits any more.
-    fn news(&mut self, error: &io::Error) -> Option<String> {
-        let is_stuck = error.kind() != io::ErrorKind::WouldBlock;
-        let was_stuck = std::mem::replace(&mut self.is_stuck, is_stuck);
-        match (was_stuck, is_stuck) {
-            (false, true) => Some(format!(
-                "cannot accept connections: {error}; those that wait are accepted when others close"
-            )),
-            (true, false) => Some("all connections are accepted again".to_owned()),
-            _ => None,
         }
     }
 
@@ -251,7 +236,7 @@ impl Reactor {
             listeners: Listeners {
                 open: listeners,
                 deaf_until: None,
-                is_stuck: false,
+                accepting: Accepting::default(),
             },
             sockets: Sockets::default(),
             memories: Memories::default(),
@@ -489,28 +474,5 @@ impl Reactor {
         self.operator.end_logs();
         self.crew.end_all();
         self.listeners.open.clear();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_log_says_once_that_descriptors_lack_and_once_that_it_is_over() {
-        let mut listeners = Listeners {
-            open: Vec::new(),
-            deaf_until: None,
-            is_stuck: false,
-        };
-        let lack = io::Error::from_raw_os_error(libc::EMFILE);
-        let nobody = io::Error::from(io::ErrorKind::WouldBlock);
-        assert_eq!(listeners.news(&nobody), None);
-        let text = listeners.news(&lack).unwrap();
-        assert!(text.contains("cannot accept connections"), "{text}");
-        assert_eq!(listeners.news(&lack), None);
-        let text = listeners.news(&nobody).unwrap();
-        assert!(text.contains("again"), "{text}");
-        assert_eq!(listeners.news(&nobody), None);
     }
 }

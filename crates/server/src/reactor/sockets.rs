@@ -75,7 +75,7 @@ impl Reactor {
                 }
                 Err(error) => error,
             };
-            if let Some(text) = self.listeners.news(&error) {
+            if let Some(text) = self.listeners.accepting.news(&error) {
                 tracing::warn!("{text}");
             }
             if error.kind() != io::ErrorKind::WouldBlock {
