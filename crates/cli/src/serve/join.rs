@@ -1,5 +1,6 @@
-//! How `farcall serve` joins metaservers: at which address clients find the server, and what to tell
-//! the operator if they cannot. The reports and the lease are those of `farcall_server::member`.
+//! How `farcall serve` joins metaservers: at which address clients find the server, and what to
+//! tell the operator if they cannot. The reports and the lease are those of
+//! `farcall_server::member`.
 
 use super::Arguments;
 use crate::failure::Failure;
