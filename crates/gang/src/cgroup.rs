@@ -3,8 +3,9 @@
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
@@ -13,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// How long the end of a process may take to reach its group.
 const REMOVAL: Duration = Duration::from_secs(1);
+/// Bytes of a group's events that are read. They are two lines today.
+const MOST_EVENTS: usize = 256;
 
 /// The folder that contains the groups of gang jobs.
 #[derive(Debug)]
@@ -55,12 +58,14 @@ fn guard(folder: &Path) -> Option<ChildStdin> {
     input
 }
 
-/// The group of a gang job.
+/// The group of a gang job. Files that each switch needs stay open: to find them again takes longer
+/// than to use them.
 #[derive(Debug)]
 pub(crate) struct Group {
     folder: PathBuf,
     /// The open folder, into which processes are born.
     entrance: Arc<OwnedFd>,
+    freezer: File,
     events: File,
 }
 
@@ -107,11 +112,14 @@ impl Groups {
         let folder = self.folder.join(name);
         fs::create_dir(&folder)?;
         let events = File::open(folder.join("cgroup.events"))?;
-        fs::metadata(folder.join("cgroup.freeze"))?;
+        let freezer = File::options()
+            .write(true)
+            .open(folder.join("cgroup.freeze"))?;
         let entrance = Arc::new(File::open(&folder)?.into());
         Ok(Group {
             folder,
             entrance,
+            freezer,
             events,
         })
     }
@@ -131,11 +139,11 @@ impl Group {
 
     /// Begins to freeze all processes.
     pub(crate) fn freeze(&self) -> io::Result<()> {
-        fs::write(self.folder.join("cgroup.freeze"), "1")
+        self.freezer.write_all_at(b"1", 0)
     }
 
     pub(crate) fn thaw(&self) -> io::Result<()> {
-        fs::write(self.folder.join("cgroup.freeze"), "0")
+        self.freezer.write_all_at(b"0", 0)
     }
 
     /// Waits until all processes are frozen. Returns false if they are not at `end`.
@@ -146,11 +154,10 @@ impl Group {
     /// Waits for a line in the group's events.
     fn wait(&self, line: &str, end: Instant) -> bool {
         loop {
-            let mut text = String::new();
-            let read = (&self.events)
-                .seek(SeekFrom::Start(0))
-                .and_then(|_| (&self.events).read_to_string(&mut text));
-            if read.is_ok() && text.lines().any(|other| other == line) {
+            let mut text = [0; MOST_EVENTS];
+            let read = self.events.read_at(&mut text, 0);
+            let mut lines = text.split(|byte| *byte == b'\n');
+            if read.is_ok() && lines.any(|other| other == line.as_bytes()) {
                 return true;
             }
             let left = end.saturating_duration_since(Instant::now());
