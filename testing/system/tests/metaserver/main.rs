@@ -546,6 +546,20 @@ fn a_database_that_is_away_stops_nothing() {
     wait_for_servers(other.address(), 2);
 }
 
+/// Makes the first of two servers busy for this many seconds, and freezes the other one, to which
+/// calls go then. Returns the address and the call of the first one.
+fn freeze_the_idle_one(cluster: &mut Cluster, metaserver: &str, seconds: f64) -> (String, Running) {
+    let busy = serving(metaserver).swap_remove(0);
+    let long = begin(&connect(&busy).function("again").unwrap(), 3, seconds, 1.0);
+    wait_until("the metaserver knows that it is busy", || {
+        status(metaserver)["servers"][0]["calls"].as_u64() > Some(0)
+    });
+    let mut others = cluster.servers.iter_mut();
+    let idle = others.find(|one| one.address() != busy);
+    idle.expect("there are two").freeze();
+    (busy, long)
+}
+
 /// A server that a client has no connection to yet, and that answers no greeting.
 #[test]
 fn a_call_does_not_wait_for_long_where_nobody_answers() {
@@ -572,14 +586,7 @@ fn a_call_does_not_wait_for_long_where_nobody_answers() {
         let server = Server::connect(metaserver.address(), options()).unwrap();
         server.function("again").unwrap()
     });
-    let busy = serving(metaserver.address()).swap_remove(0);
-    let long = begin(&connect(&busy).function("again").unwrap(), 3, 8.0, 1.0);
-    wait_until("the metaserver knows that it is busy", || {
-        status(metaserver.address())["servers"][0]["calls"].as_u64() > Some(0)
-    });
-    let mut others = cluster.servers.iter_mut();
-    let other = others.find(|one| one.address() != busy).unwrap();
-    other.freeze();
+    let (busy, long) = freeze_the_idle_one(&mut cluster, metaserver.address(), 8.0);
     std::thread::scope(|scope| {
         // Its arrays may travel over several connections.
         let large = scope.spawn(|| {
@@ -618,25 +625,13 @@ fn a_durable_call_goes_to_a_server_that_answers() {
     let server = Server::connect(metaserver.address(), options).unwrap();
     let again = server.function("again").unwrap();
     // The client may be connected to the first one, and its calls go to the other.
-    let addresses = serving(metaserver.address());
-    let long = begin(
-        &connect(&addresses[0]).function("again").unwrap(),
-        3,
-        20.0,
-        1.0,
-    );
-    wait_until("the metaserver knows that it is busy", || {
-        status(metaserver.address())["servers"][0]["calls"].as_u64() > Some(0)
-    });
-    let mut servers = cluster.servers.iter_mut();
-    let other = servers.find(|one| one.address() == addresses[1]).unwrap();
-    other.freeze();
+    let (busy, long) = freeze_the_idle_one(&mut cluster, metaserver.address(), 20.0);
     let arguments = &mut [
         Argument::Scalar(Scalar::Int(1)),
         Argument::Scalar(Scalar::Float(0.0)),
         Argument::Out(&mut [0; 8]),
     ];
     let job = again.submit(arguments, None).unwrap();
-    assert_eq!(job.address().to_string(), addresses[0]);
+    assert_eq!(job.address().to_string(), busy);
     drop(long);
 }
