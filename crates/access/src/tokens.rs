@@ -551,13 +551,10 @@ mod tests {
     #[test]
     fn the_error_of_a_malformed_line_names_it() {
         let zeros = "0".repeat(64);
-        for bad in [
-            "alice",
-            "alice 00",
-            "a:b \u{e9}",
-            "uid:0 0",
-            "alice xyz what",
-        ] {
+        // A name that only the server gives must not come from the file.
+        let taken = ["uid:0", "anonymous"].map(|name| format!("{name} {zeros}"));
+        let bad = ["alice", "alice 00", "a:b \u{e9}", "alice xyz what"];
+        for bad in bad.into_iter().chain(taken.iter().map(String::as_str)) {
             let text = format!("# comment\n\nbob {zeros} # good\n{bad}\n");
             let error = parse(Path::new("tokens"), &text).unwrap_err();
             assert!(error.to_string().starts_with("tokens:4:"), "{error}");

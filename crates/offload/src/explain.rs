@@ -1,9 +1,10 @@
 //! What a program uses of numerical libraries, and what a server can compute of it: for each loaded
 //! object, the functions that it takes from libraries of linear algebra. It reads the tables of the
-//! dynamic linker and changes nothing.
+//! dynamic linker and changes nothing. It opens no library either: the report is made when the
+//! program ends, and then the dynamic linker would run initialisers a second time.
 
-use crate::real::{Object, loaded, providers_of};
-use std::collections::BTreeSet;
+use crate::real::{Object, SIGNS, loaded};
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::{CStr, CString, c_char};
 use std::fmt::Write;
 
@@ -17,6 +18,15 @@ const SHN_UNDEF: u16 = 0;
 /// Names in one line of the report. Bindings of Python take all functions of LAPACK.
 const MOST: usize = 32;
 
+/// The symbols of an object.
+#[derive(Default)]
+struct Symbols {
+    /// Those that it takes from others.
+    imports: Vec<CString>,
+    /// Those that it defines.
+    exports: HashSet<CString>,
+}
+
 /// One object's functions.
 struct Use {
     object: String,
@@ -29,25 +39,21 @@ struct Use {
 /// The report on this process. `covered` are the symbols of the drop-in libraries, and `own` has an
 /// address in each of these.
 pub(crate) fn report(covered: &BTreeSet<&CStr>, own: &[usize]) -> String {
-    let objects = loaded(own);
-    let providers = providers_of(&objects);
-    let is_provider = |object: &Object| {
-        providers
-            .iter()
-            .any(|one| one.addresses == object.addresses)
-    };
+    let objects = loaded(own).into_iter();
+    let known = objects.map(|object| (object.name(), symbols(&object)));
+    let gives_algebra =
+        |(_, symbols): &(String, Symbols)| SIGNS.iter().any(|sign| symbols.exports.contains(*sign));
+    let (providers, others): (Vec<_>, Vec<_>) = known.partition(gives_algebra);
     let mut uses = Vec::new();
-    for object in objects.iter().filter(|object| !is_provider(object)) {
+    for (object, symbols) in others {
         let mut used = Use {
-            object: object.name(),
+            object,
             covered: BTreeSet::new(),
             local: BTreeSet::new(),
         };
-        for symbol in imports(object) {
-            if !providers
-                .iter()
-                .any(|provider| provider.defines(&symbol).is_some())
-            {
+        for symbol in symbols.imports {
+            let mut providers = providers.iter();
+            if !providers.any(|(_, provider)| provider.exports.contains(&symbol)) {
                 continue;
             }
             let name = symbol.to_string_lossy().into_owned();
@@ -60,7 +66,7 @@ pub(crate) fn report(covered: &BTreeSet<&CStr>, own: &[usize]) -> String {
             uses.push(used);
         }
     }
-    let names: Vec<String> = providers.iter().map(|provider| provider.name()).collect();
+    let names: Vec<String> = providers.into_iter().map(|(name, _)| name).collect();
     text(&names, &uses)
 }
 
@@ -100,12 +106,13 @@ fn text(providers: &[String], uses: &[Use]) -> String {
     text
 }
 
-/// The symbols that an object takes from others.
-fn imports(object: &Object) -> Vec<CString> {
+/// The symbols of an object, from its dynamic section.
+fn symbols(object: &Object) -> Symbols {
+    let mut found = Symbols::default();
     let Some(dynamic) = object.dynamic else {
-        return Vec::new();
+        return found;
     };
-    let (mut symbols, mut texts, mut count) = (0usize, 0usize, 0usize);
+    let (mut table, mut texts, mut count) = (0usize, 0usize, 0usize);
     let mut entry = dynamic as *const [i64; 2];
     // The dynamic linker has made the addresses absolute, unless the section is read-only.
     let start = object.addresses.start;
@@ -120,27 +127,53 @@ fn imports(object: &Object) -> Vec<CString> {
             let [tag, value] = *entry;
             let address = absolute(value);
             match tag {
-                DT_SYMTAB => symbols = address,
+                DT_SYMTAB => table = address,
                 DT_STRTAB => texts = address,
-                // The number of all symbols.
                 DT_HASH => count = (*(address as *const [u32; 2]))[1] as usize,
-                // The symbols before the first one with a hash are those of other objects.
-                DT_GNU_HASH if count == 0 => count = (*(address as *const [u32; 2]))[1] as usize,
+                DT_GNU_HASH if count == 0 => count = count_hashed(address as *const u32),
                 _ => {}
             }
             entry = entry.add(1);
         }
-        if symbols == 0 || texts == 0 {
-            return Vec::new();
+        if table == 0 || texts == 0 {
+            return found;
         }
-        let undefined = (1..count).filter_map(|index| {
-            let symbol = &*(symbols as *const libc::Elf64_Sym).add(index);
-            (symbol.st_shndx == SHN_UNDEF).then(|| {
-                let name = (texts + symbol.st_name as usize) as *const c_char;
-                CStr::from_ptr(name).to_owned()
-            })
-        });
-        undefined.collect()
+        for index in 1..count {
+            let symbol = &*(table as *const libc::Elf64_Sym).add(index);
+            let name = (texts + symbol.st_name as usize) as *const c_char;
+            let name = CStr::from_ptr(name).to_owned();
+            match symbol.st_shndx {
+                SHN_UNDEF => found.imports.push(name),
+                _ if object.is_program() => {}
+                _ => _ = found.exports.insert(name),
+            }
+        }
+    }
+    found
+}
+
+/// The number of symbols of an object, from its GNU hash table: four numbers, a filter, a bucket
+/// for each remainder with the first symbol of its chain, and the chains. The last entry of a chain
+/// is odd. Symbols of other objects come before all chains.
+///
+/// # Safety
+/// `table` is such a table.
+unsafe fn count_hashed(table: *const u32) -> usize {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let [buckets, first, filter, _] = *table.cast::<[u32; 4]>();
+        let start = table.add(4 + 2 * filter as usize);
+        let firsts = std::slice::from_raw_parts(start, buckets as usize);
+        let last = firsts.iter().copied().max().unwrap_or(0);
+        if last < first {
+            return first as usize;
+        }
+        let chains = start.add(buckets as usize);
+        let mut place = (last - first) as usize;
+        while *chains.add(place) & 1 == 0 {
+            place += 1;
+        }
+        first as usize + place + 1
     }
 }
 
@@ -149,15 +182,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_imports_of_this_program_have_those_of_its_own_code() {
-        let objects = loaded(&[]);
-        let all: Vec<CString> = objects.iter().flat_map(imports).collect();
-        assert!(
-            all.iter().any(|symbol| symbol.as_c_str() == c"malloc"),
-            "{}",
-            all.len()
-        );
-        assert!(all.iter().all(|symbol| symbol.as_c_str() != c"dgesv_"));
+    fn the_symbols_of_this_program_and_of_its_libraries() {
+        let mut imports = HashSet::new();
+        for object in loaded(&[]) {
+            let found = symbols(&object);
+            imports.extend(found.imports);
+            // The dynamic linker finds the same.
+            for name in [c"malloc", c"fputs", c"strtod", c"cos", c"dgesv_"] {
+                let is_known = object.defines(name).is_some();
+                assert_eq!(
+                    found.exports.contains(name),
+                    is_known,
+                    "{name:?} in {}",
+                    object.name()
+                );
+            }
+        }
+        assert!(imports.contains(c"malloc") && !imports.contains(c"dgesv_"));
     }
 
     #[test]

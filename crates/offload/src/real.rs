@@ -19,7 +19,7 @@ const USUAL: &[&str] = &[
 ];
 
 /// Symbols by which a library counts as one of linear algebra.
-const SIGNS: &[&CStr] = &[
+pub(crate) const SIGNS: &[&CStr] = &[
     c"dgemm_",
     c"dgetrf_",
     c"dgemm_64_",
@@ -85,6 +85,12 @@ impl Object {
         }
     }
 
+    /// Whether this is the program itself. It may have an entry for the function of a library at an
+    /// address of its own, and what it links statically is out of reach.
+    pub(crate) fn is_program(&self) -> bool {
+        self.path.is_empty()
+    }
+
     /// The address of a symbol that this object itself defines.
     pub(crate) fn defines(&self, symbol: &CStr) -> Option<*mut c_void> {
         let address = self.reaches(symbol)?;
@@ -94,8 +100,7 @@ impl Object {
     /// The address of a symbol that this object defines, or a library that it needs.
     fn reaches(&self, symbol: &CStr) -> Option<*mut c_void> {
         const FLAGS: c_int = libc::RTLD_NOLOAD | libc::RTLD_LAZY;
-        // The program may have an entry for the function of a library at an address of its own.
-        if self.path.is_empty() {
+        if self.is_program() {
             return None;
         }
         // SAFETY: the path ends with NUL, and the object is loaded.
@@ -118,7 +123,7 @@ pub(crate) fn providers(own: &[usize]) -> Vec<Range<usize>> {
 }
 
 /// Those objects that are libraries of linear algebra.
-pub(crate) fn providers_of(objects: &[Object]) -> Vec<&Object> {
+fn providers_of(objects: &[Object]) -> Vec<&Object> {
     let has_sign = |object: &&Object| SIGNS.iter().any(|sign| object.defines(sign).is_some());
     objects.iter().filter(has_sign).collect()
 }

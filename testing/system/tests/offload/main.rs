@@ -275,6 +275,33 @@ fn explain_tells_which_functions_can_go() {
     assert!(counts(&output).is_empty());
 }
 
+/// The report comes while the program ends. The runtime library of OpenMP aborts a program that
+/// initialises it again then.
+#[test]
+fn explain_leaves_a_program_with_openmp_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, program) = (folder.path().join("end.c"), folder.path().join("end"));
+    let text = "#include <omp.h>\nint main(void) { return omp_get_max_threads() > 0 ? 7 : 1; }\n";
+    fs::write(&source, text).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler
+        .arg("-fopenmp")
+        .arg(&source)
+        .arg("-o")
+        .arg(&program);
+    compiler.args(["-Wl,--no-as-needed", "-l:libopenblas.so.0"]);
+    assert!(compiler.status().unwrap().success(), "the program is made");
+    let mut command = farcall();
+    let library = MADE.library();
+    command
+        .args(["offload", "explain", "--library"])
+        .arg(library);
+    let output = command.arg("--").arg(&program).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(7), "{text}");
+    assert!(text.contains("no loaded object calls them"), "{text}");
+}
+
 #[test]
 fn verify_compares_both_results() {
     let server = server();
