@@ -139,6 +139,10 @@ def letters(word: str) -> int:
 
 def untyped(x):
     return x
+
+class Model:
+    def run(self, x: float) -> float:
+        return x
 '''
 
 
@@ -263,9 +267,9 @@ def test_an_f2py_signature(start, tmp_path):
 def test_a_python_module(start, tmp_path):
     (tmp_path / "model.py").write_text(PYTHON)
     draft(tmp_path, "model.py", "-o", "served_model.py")
-    assert "# ? left out: untyped: `x` has no type hint" in (
-        (tmp_path / "served_model.py").read_text()
-    )
+    text = (tmp_path / "served_model.py").read_text()
+    assert "# ? left out: untyped: `x` has no type hint" in text
+    assert "# ? left out: Model: it is a class; functions that use it can be served" in text
     assert check(tmp_path, "served_model.py") == {"predict", "letters"}
     server = start(tmp_path / "served_model.py", options=["--no-sandbox"]).connect()
     x = np.arange(3.0)

@@ -35,8 +35,8 @@ def read(path: pathlib.Path) -> str:
     ]
     served = 0
     for name, function in vars(module).items():
-        is_own = isinstance(function, types.FunctionType) and function.__module__ == path.stem
-        if not is_own or name.startswith("_"):
+        is_kind = isinstance(function, types.FunctionType | type)
+        if not is_kind or function.__module__ != path.stem or name.startswith("_"):
             continue
         try:
             lines += ["", "", *_function(path.stem, name, function)]
@@ -63,6 +63,8 @@ def _load(path: pathlib.Path) -> types.ModuleType:
 
 
 def _function(module: str, name: str, function: Any) -> list[str]:
+    if isinstance(function, type):
+        raise RefusedError("it is a class; functions that use it can be served")
     if inspect.iscoroutinefunction(function):
         raise RefusedError(
             "it is `async`; a function that runs it with `asyncio.run` can be served"
