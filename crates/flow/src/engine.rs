@@ -254,8 +254,8 @@ pub struct Simulation<'a> {
     spreads: Vec<Spread>,
     free_spreads: Vec<u32>,
     starts: Vec<Flow>,
-    /// Flows that need another route.
-    moved: Vec<Flow>,
+    /// Flows that need another route, and the seconds of their latency that the old one costs.
+    moved: Vec<(Flow, f64)>,
     leaving: Vec<Slot>,
     path: Vec<LinkId>,
     link_bytes: Vec<f64>,

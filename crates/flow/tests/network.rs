@@ -186,6 +186,14 @@ fn a_flow_goes_on_around_a_link_that_fails() {
         regular(&slow, script("0,1,1,10,5"), early),
         5.0 + 10.0 + 3.0,
     );
+    // So does one that is under way, here also with packets that three switches store.
+    let late = failing(&slow, &["node 0 +x@4"], "static");
+    close(regular(&slow, script("0,1,1,10"), late.clone()), 10.0 + 3.0);
+    let stored = Config {
+        stored_packet: 1.0,
+        ..late
+    };
+    close(regular(&slow, script("0,1,1,10"), stored), 10.0 + 3.0 + 2.0);
 }
 
 #[test]
