@@ -383,7 +383,8 @@ impl<'a> Simulation<'a> {
         &self.link_bytes
     }
 
-    /// When the last message of each job of [`Workload::Jobs`] arrived, in seconds.
+    /// When the last message of each job of [`Workload::Jobs`] arrived, or its last computation
+    /// ended, in seconds.
     pub fn job_ends(&self) -> Vec<f64> {
         self.driver.job_ends()
     }
