@@ -72,6 +72,16 @@ def test_a_plot_without_its_packages_says_so(tmp_path):
     assert "--python" in run.stderr
 
 
+def test_a_full_disk_leaves_the_figures(tmp_path):
+    links = tmp_path / "links.csv"
+    files = ["--messages", "/dev/full", "--links", links]
+    run = flow("run", *RING, "--size", "5", "--json", *files)
+    assert run.returncode == 1
+    assert "/dev/full" in run.stderr
+    assert json.loads(run.stdout)["makespan"] == 5.0
+    assert links.read_text().count("\n") == 65
+
+
 def test_recorded_mpi_programs_are_simulated():
     script = ROOT / "bindings" / "pmpi" / "tests" / "try.sh"
     run = subprocess.run([script], capture_output=True, text=True, timeout=110, check=False)
