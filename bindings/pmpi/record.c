@@ -912,172 +912,9 @@ static void omitted(int *told, const char *name) {
     RECORDED(name, parameters, arguments, static int told; omitted(&told, "MPI_" #name), )
 
 OMITTED(Ibarrier, (MPI_Comm comm, MPI_Request *request), (comm, request))
-OMITTED(Ibcast,
-        (void *buf, int count, MPI_Datatype type, int root, MPI_Comm comm, MPI_Request *request),
-        (buf, count, type, root, comm, request))
-OMITTED(Ireduce,
-        (const void *in, void *res, int count, MPI_Datatype type, MPI_Op op, int root,
-         MPI_Comm comm, MPI_Request *request),
-        (in, res, count, type, op, root, comm, request))
-OMITTED(Iallreduce,
-        (const void *in, void *res, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
-         MPI_Request *request),
-        (in, res, count, type, op, comm, request))
-OMITTED(Iallgather,
-        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
-         MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request),
-        (in, sendcount, sendtype, res, recvcount, recvtype, comm, request))
-OMITTED(Ialltoall,
-        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
-         MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request),
-        (in, sendcount, sendtype, res, recvcount, recvtype, comm, request))
-OMITTED(Ialltoallv,
-        (const void *in, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype,
-         void *res, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
-         MPI_Comm comm, MPI_Request *request),
-        (in, sendcounts, sdispls, sendtype, res, recvcounts, rdispls, recvtype, comm, request))
-OMITTED(Neighbor_allgather,
-        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
-         MPI_Datatype recvtype, MPI_Comm comm),
-        (in, sendcount, sendtype, res, recvcount, recvtype, comm))
-OMITTED(Neighbor_alltoall,
-        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
-         MPI_Datatype recvtype, MPI_Comm comm),
-        (in, sendcount, sendtype, res, recvcount, recvtype, comm))
-OMITTED(Send_init,
-        (const void *buf, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
-         MPI_Request *request),
-        (buf, count, type, to, tag, comm, request))
-OMITTED(Recv_init,
-        (void *buf, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
-         MPI_Request *request),
-        (buf, count, type, from, tag, comm, request))
 /* Collectives and messages in parts can be persistent, too. */
 OMITTED(Start, (MPI_Request *request), (request))
 OMITTED(Startall, (int count, MPI_Request array[]), (count, array))
-OMITTED(Put,
-        (const void *buf, int count, MPI_Datatype type, int to, MPI_Aint at, int there,
-         MPI_Datatype target, MPI_Win win),
-        (buf, count, type, to, at, there, target, win))
-OMITTED(Get,
-        (void *buf, int count, MPI_Datatype type, int from, MPI_Aint at, int there,
-         MPI_Datatype target, MPI_Win win),
-        (buf, count, type, from, at, there, target, win))
-OMITTED(Accumulate,
-        (const void *buf, int count, MPI_Datatype type, int to, MPI_Aint at, int there,
-         MPI_Datatype target, MPI_Op op, MPI_Win win),
-        (buf, count, type, to, at, there, target, op, win))
-OMITTED(Igather,
-        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
-         MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request),
-        (in, sendcount, sendtype, res, recvcount, recvtype, root, comm, request))
-OMITTED(Igatherv,
-        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, const int recvcounts[],
-         const int displs[], MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request),
-        (in, sendcount, sendtype, res, recvcounts, displs, recvtype, root, comm, request))
-OMITTED(Iscatter,
-        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
-         MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request),
-        (in, sendcount, sendtype, res, recvcount, recvtype, root, comm, request))
-OMITTED(Iscatterv,
-        (const void *in, const int sendcounts[], const int displs[], MPI_Datatype sendtype,
-         void *res, int recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm,
-         MPI_Request *request),
-        (in, sendcounts, displs, sendtype, res, recvcount, recvtype, root, comm, request))
-OMITTED(Iallgatherv,
-        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, const int recvcounts[],
-         const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request),
-        (in, sendcount, sendtype, res, recvcounts, displs, recvtype, comm, request))
-OMITTED(Ialltoallw,
-        (const void *in, const int sendcounts[], const int sdispls[],
-         const MPI_Datatype sendtypes[], void *res, const int recvcounts[], const int rdispls[],
-         const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request *request),
-        (in, sendcounts, sdispls, sendtypes, res, recvcounts, rdispls, recvtypes, comm, request))
-OMITTED(Ireduce_scatter,
-        (const void *in, void *res, const int recvcounts[], MPI_Datatype type, MPI_Op op,
-         MPI_Comm comm, MPI_Request *request),
-        (in, res, recvcounts, type, op, comm, request))
-OMITTED(Ireduce_scatter_block,
-        (const void *in, void *res, int recvcount, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
-         MPI_Request *request),
-        (in, res, recvcount, type, op, comm, request))
-OMITTED(Iscan,
-        (const void *in, void *res, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
-         MPI_Request *request),
-        (in, res, count, type, op, comm, request))
-OMITTED(Iexscan,
-        (const void *in, void *res, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
-         MPI_Request *request),
-        (in, res, count, type, op, comm, request))
-OMITTED(Neighbor_allgatherv,
-        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, const int recvcounts[],
-         const int displs[], MPI_Datatype recvtype, MPI_Comm comm),
-        (in, sendcount, sendtype, res, recvcounts, displs, recvtype, comm))
-OMITTED(Neighbor_alltoallv,
-        (const void *in, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype,
-         void *res, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
-         MPI_Comm comm),
-        (in, sendcounts, sdispls, sendtype, res, recvcounts, rdispls, recvtype, comm))
-OMITTED(Neighbor_alltoallw,
-        (const void *in, const int sendcounts[], const MPI_Aint sdispls[],
-         const MPI_Datatype sendtypes[], void *res, const int recvcounts[],
-         const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm),
-        (in, sendcounts, sdispls, sendtypes, res, recvcounts, rdispls, recvtypes, comm))
-OMITTED(Ineighbor_allgather,
-        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
-         MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request),
-        (in, sendcount, sendtype, res, recvcount, recvtype, comm, request))
-OMITTED(Ineighbor_allgatherv,
-        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, const int recvcounts[],
-         const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request),
-        (in, sendcount, sendtype, res, recvcounts, displs, recvtype, comm, request))
-OMITTED(Ineighbor_alltoall,
-        (const void *in, int sendcount, MPI_Datatype sendtype, void *res, int recvcount,
-         MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request),
-        (in, sendcount, sendtype, res, recvcount, recvtype, comm, request))
-OMITTED(Ineighbor_alltoallv,
-        (const void *in, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype,
-         void *res, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype,
-         MPI_Comm comm, MPI_Request *request),
-        (in, sendcounts, sdispls, sendtype, res, recvcounts, rdispls, recvtype, comm, request))
-OMITTED(Ineighbor_alltoallw,
-        (const void *in, const int sendcounts[], const MPI_Aint sdispls[],
-         const MPI_Datatype sendtypes[], void *res, const int recvcounts[],
-         const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm,
-         MPI_Request *request),
-        (in, sendcounts, sdispls, sendtypes, res, recvcounts, rdispls, recvtypes, comm, request))
-OMITTED(Ssend_init,
-        (const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
-         MPI_Request *request),
-        (buf, count, type, dest, tag, comm, request))
-OMITTED(Bsend_init,
-        (const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
-         MPI_Request *request),
-        (buf, count, type, dest, tag, comm, request))
-OMITTED(Rsend_init,
-        (const void *buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,
-         MPI_Request *request),
-        (buf, count, type, dest, tag, comm, request))
-OMITTED(Rput,
-        (const void *buf, int count, MPI_Datatype type, int target_rank, MPI_Aint target_disp,
-         int target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request),
-        (buf, count, type, target_rank, target_disp, target_count, target_datatype, win, request))
-OMITTED(Rget,
-        (void *buf, int count, MPI_Datatype type, int target_rank, MPI_Aint target_disp,
-         int target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request),
-        (buf, count, type, target_rank, target_disp, target_count, target_datatype, win, request))
-OMITTED(Raccumulate,
-        (const void *buf, int count, MPI_Datatype type, int target_rank, MPI_Aint target_disp,
-         int target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win,
-         MPI_Request *request),
-        (buf, count, type, target_rank, target_disp, target_count, target_datatype, op, win,
-         request))
-OMITTED(Get_accumulate,
-        (const void *buf, int count, MPI_Datatype type, void *res, int result_count,
-         MPI_Datatype result_datatype, int target_rank, MPI_Aint target_disp, int target_count,
-         MPI_Datatype target_datatype, MPI_Op op, MPI_Win win),
-        (buf, count, type, res, result_count, result_datatype, target_rank, target_disp,
-         target_count, target_datatype, op, win))
 OMITTED(Fetch_and_op,
         (const void *buf, void *res, MPI_Datatype type, int target_rank, MPI_Aint target_disp,
          MPI_Op op, MPI_Win win),
@@ -1087,7 +924,202 @@ OMITTED(Compare_and_swap,
          MPI_Aint target_disp, MPI_Win win),
         (buf, compare_addr, res, type, target_rank, target_disp, win))
 
+/* Operations with counts and displacements: those of MPI_X and, since version 4, of MPI_X_c. */
+#define OMITTED_WITH_COUNTS(define, many, place)                                                   \
+    define(Ibcast,                                                                                 \
+           (void *buf, many count, MPI_Datatype type, int root, MPI_Comm comm,                     \
+            MPI_Request *request),                                                                 \
+           (buf, count, type, root, comm, request))                                                \
+    define(Ireduce,                                                                                \
+           (const void *in, void *res, many count, MPI_Datatype type, MPI_Op op, int root,         \
+            MPI_Comm comm, MPI_Request *request),                                                  \
+           (in, res, count, type, op, root, comm, request))                                        \
+    define(Iallreduce,                                                                             \
+           (const void *in, void *res, many count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,    \
+            MPI_Request *request),                                                                 \
+           (in, res, count, type, op, comm, request))                                              \
+    define(Iallgather,                                                                             \
+           (const void *in, many sendcount, MPI_Datatype sendtype, void *res, many recvcount,      \
+            MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request),                           \
+           (in, sendcount, sendtype, res, recvcount, recvtype, comm, request))                     \
+    define(Ialltoall,                                                                              \
+           (const void *in, many sendcount, MPI_Datatype sendtype, void *res, many recvcount,      \
+            MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request),                           \
+           (in, sendcount, sendtype, res, recvcount, recvtype, comm, request))                     \
+    define(Ialltoallv,                                                                             \
+           (const void *in, const many sendcounts[], const place sdispls[],                        \
+            MPI_Datatype sendtype, void *res, const many recvcounts[], const place rdispls[],      \
+            MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request),                           \
+           (in, sendcounts, sdispls, sendtype, res, recvcounts, rdispls, recvtype, comm,           \
+            request))                                                                              \
+    define(Neighbor_allgather,                                                                     \
+           (const void *in, many sendcount, MPI_Datatype sendtype, void *res, many recvcount,      \
+            MPI_Datatype recvtype, MPI_Comm comm),                                                 \
+           (in, sendcount, sendtype, res, recvcount, recvtype, comm))                              \
+    define(Neighbor_alltoall,                                                                      \
+           (const void *in, many sendcount, MPI_Datatype sendtype, void *res, many recvcount,      \
+            MPI_Datatype recvtype, MPI_Comm comm),                                                 \
+           (in, sendcount, sendtype, res, recvcount, recvtype, comm))                              \
+    define(Send_init,                                                                              \
+           (const void *buf, many count, MPI_Datatype type, int to, int tag, MPI_Comm comm,        \
+            MPI_Request *request),                                                                 \
+           (buf, count, type, to, tag, comm, request))                                             \
+    define(Recv_init,                                                                              \
+           (void *buf, many count, MPI_Datatype type, int from, int tag, MPI_Comm comm,            \
+            MPI_Request *request),                                                                 \
+           (buf, count, type, from, tag, comm, request))                                           \
+    define(Put,                                                                                    \
+           (const void *buf, many count, MPI_Datatype type, int to, MPI_Aint at, many there,       \
+            MPI_Datatype target, MPI_Win win),                                                     \
+           (buf, count, type, to, at, there, target, win))                                         \
+    define(Get,                                                                                    \
+           (void *buf, many count, MPI_Datatype type, int from, MPI_Aint at, many there,           \
+            MPI_Datatype target, MPI_Win win),                                                     \
+           (buf, count, type, from, at, there, target, win))                                       \
+    define(Accumulate,                                                                             \
+           (const void *buf, many count, MPI_Datatype type, int to, MPI_Aint at, many there,       \
+            MPI_Datatype target, MPI_Op op, MPI_Win win),                                          \
+           (buf, count, type, to, at, there, target, op, win))                                     \
+    define(Igather,                                                                                \
+           (const void *in, many sendcount, MPI_Datatype sendtype, void *res, many recvcount,      \
+            MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request),                 \
+           (in, sendcount, sendtype, res, recvcount, recvtype, root, comm, request))               \
+    define(Igatherv,                                                                               \
+           (const void *in, many sendcount, MPI_Datatype sendtype, void *res,                      \
+            const many recvcounts[], const place displs[], MPI_Datatype recvtype, int root,        \
+            MPI_Comm comm, MPI_Request *request),                                                  \
+           (in, sendcount, sendtype, res, recvcounts, displs, recvtype, root, comm, request))      \
+    define(Iscatter,                                                                               \
+           (const void *in, many sendcount, MPI_Datatype sendtype, void *res, many recvcount,      \
+            MPI_Datatype recvtype, int root, MPI_Comm comm, MPI_Request *request),                 \
+           (in, sendcount, sendtype, res, recvcount, recvtype, root, comm, request))               \
+    define(Iscatterv,                                                                              \
+           (const void *in, const many sendcounts[], const place displs[],                         \
+            MPI_Datatype sendtype, void *res, many recvcount, MPI_Datatype recvtype, int root,     \
+            MPI_Comm comm, MPI_Request *request),                                                  \
+           (in, sendcounts, displs, sendtype, res, recvcount, recvtype, root, comm, request))      \
+    define(Iallgatherv,                                                                            \
+           (const void *in, many sendcount, MPI_Datatype sendtype, void *res,                      \
+            const many recvcounts[], const place displs[], MPI_Datatype recvtype, MPI_Comm comm,   \
+            MPI_Request *request),                                                                 \
+           (in, sendcount, sendtype, res, recvcounts, displs, recvtype, comm, request))            \
+    define(Ialltoallw,                                                                             \
+           (const void *in, const many sendcounts[], const place sdispls[],                        \
+            const MPI_Datatype sendtypes[], void *res, const many recvcounts[],                    \
+            const place rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm,                  \
+            MPI_Request *request),                                                                 \
+           (in, sendcounts, sdispls, sendtypes, res, recvcounts, rdispls, recvtypes, comm,         \
+            request))                                                                              \
+    define(Ireduce_scatter,                                                                        \
+           (const void *in, void *res, const many recvcounts[], MPI_Datatype type, MPI_Op op,      \
+            MPI_Comm comm, MPI_Request *request),                                                  \
+           (in, res, recvcounts, type, op, comm, request))                                         \
+    define(Ireduce_scatter_block,                                                                  \
+           (const void *in, void *res, many recvcount, MPI_Datatype type, MPI_Op op,               \
+            MPI_Comm comm, MPI_Request *request),                                                  \
+           (in, res, recvcount, type, op, comm, request))                                          \
+    define(Iscan,                                                                                  \
+           (const void *in, void *res, many count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,    \
+            MPI_Request *request),                                                                 \
+           (in, res, count, type, op, comm, request))                                              \
+    define(Iexscan,                                                                                \
+           (const void *in, void *res, many count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,    \
+            MPI_Request *request),                                                                 \
+           (in, res, count, type, op, comm, request))                                              \
+    define(Neighbor_allgatherv,                                                                    \
+           (const void *in, many sendcount, MPI_Datatype sendtype, void *res,                      \
+            const many recvcounts[], const place displs[], MPI_Datatype recvtype,                  \
+            MPI_Comm comm),                                                                        \
+           (in, sendcount, sendtype, res, recvcounts, displs, recvtype, comm))                     \
+    define(Neighbor_alltoallv,                                                                     \
+           (const void *in, const many sendcounts[], const place sdispls[],                        \
+            MPI_Datatype sendtype, void *res, const many recvcounts[], const place rdispls[],      \
+            MPI_Datatype recvtype, MPI_Comm comm),                                                 \
+           (in, sendcounts, sdispls, sendtype, res, recvcounts, rdispls, recvtype, comm))          \
+    define(Neighbor_alltoallw,                                                                     \
+           (const void *in, const many sendcounts[], const MPI_Aint sdispls[],                     \
+            const MPI_Datatype sendtypes[], void *res, const many recvcounts[],                    \
+            const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm),              \
+           (in, sendcounts, sdispls, sendtypes, res, recvcounts, rdispls, recvtypes, comm))        \
+    define(Ineighbor_allgather,                                                                    \
+           (const void *in, many sendcount, MPI_Datatype sendtype, void *res, many recvcount,      \
+            MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request),                           \
+           (in, sendcount, sendtype, res, recvcount, recvtype, comm, request))                     \
+    define(Ineighbor_allgatherv,                                                                   \
+           (const void *in, many sendcount, MPI_Datatype sendtype, void *res,                      \
+            const many recvcounts[], const place displs[], MPI_Datatype recvtype, MPI_Comm comm,   \
+            MPI_Request *request),                                                                 \
+           (in, sendcount, sendtype, res, recvcounts, displs, recvtype, comm, request))            \
+    define(Ineighbor_alltoall,                                                                     \
+           (const void *in, many sendcount, MPI_Datatype sendtype, void *res, many recvcount,      \
+            MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request),                           \
+           (in, sendcount, sendtype, res, recvcount, recvtype, comm, request))                     \
+    define(Ineighbor_alltoallv,                                                                    \
+           (const void *in, const many sendcounts[], const place sdispls[],                        \
+            MPI_Datatype sendtype, void *res, const many recvcounts[], const place rdispls[],      \
+            MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request),                           \
+           (in, sendcounts, sdispls, sendtype, res, recvcounts, rdispls, recvtype, comm,           \
+            request))                                                                              \
+    define(Ineighbor_alltoallw,                                                                    \
+           (const void *in, const many sendcounts[], const MPI_Aint sdispls[],                     \
+            const MPI_Datatype sendtypes[], void *res, const many recvcounts[],                    \
+            const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm,               \
+            MPI_Request *request),                                                                 \
+           (in, sendcounts, sdispls, sendtypes, res, recvcounts, rdispls, recvtypes, comm,         \
+            request))                                                                              \
+    define(Ssend_init,                                                                             \
+           (const void *buf, many count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,      \
+            MPI_Request *request),                                                                 \
+           (buf, count, type, dest, tag, comm, request))                                           \
+    define(Bsend_init,                                                                             \
+           (const void *buf, many count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,      \
+            MPI_Request *request),                                                                 \
+           (buf, count, type, dest, tag, comm, request))                                           \
+    define(Rsend_init,                                                                             \
+           (const void *buf, many count, MPI_Datatype type, int dest, int tag, MPI_Comm comm,      \
+            MPI_Request *request),                                                                 \
+           (buf, count, type, dest, tag, comm, request))                                           \
+    define(Rput,                                                                                   \
+           (const void *buf, many count, MPI_Datatype type, int target_rank,                       \
+            MPI_Aint target_disp, many target_count, MPI_Datatype target_datatype, MPI_Win win,    \
+            MPI_Request *request),                                                                 \
+           (buf, count, type, target_rank, target_disp, target_count, target_datatype, win,        \
+            request))                                                                              \
+    define(Rget,                                                                                   \
+           (void *buf, many count, MPI_Datatype type, int target_rank, MPI_Aint target_disp,       \
+            many target_count, MPI_Datatype target_datatype, MPI_Win win, MPI_Request *request),   \
+           (buf, count, type, target_rank, target_disp, target_count, target_datatype, win,        \
+            request))                                                                              \
+    define(Raccumulate,                                                                            \
+           (const void *buf, many count, MPI_Datatype type, int target_rank,                       \
+            MPI_Aint target_disp, many target_count, MPI_Datatype target_datatype, MPI_Op op,      \
+            MPI_Win win, MPI_Request *request),                                                    \
+           (buf, count, type, target_rank, target_disp, target_count, target_datatype, op, win,    \
+            request))                                                                              \
+    define(Get_accumulate,                                                                         \
+           (const void *buf, many count, MPI_Datatype type, void *res, many result_count,          \
+            MPI_Datatype result_datatype, int target_rank, MPI_Aint target_disp,                   \
+            many target_count, MPI_Datatype target_datatype, MPI_Op op, MPI_Win win),              \
+           (buf, count, type, res, result_count, result_datatype, target_rank, target_disp,        \
+            target_count, target_datatype, op, win))
+OMITTED_WITH_COUNTS(OMITTED, int, int)
+
 #if MPI_VERSION >= 4
+#define OMITTED_LARGE(name, parameters, arguments) OMITTED(name##_c, parameters, arguments)
+OMITTED_WITH_COUNTS(OMITTED_LARGE, MPI_Count, MPI_Aint)
+#define OMITTED_SINCE_4(define, many)                                                              \
+    define(Isendrecv,                                                                              \
+           (const void *in, many sendcount, MPI_Datatype sendtype, int dest, int sendtag,          \
+            void *res, many recvcount, MPI_Datatype recvtype, int source, int recvtag,             \
+            MPI_Comm comm, MPI_Request *request),                                                  \
+           (in, sendcount, sendtype, dest, sendtag, res, recvcount, recvtype, source, recvtag,     \
+            comm, request))                                                                        \
+    define(Isendrecv_replace,                                                                      \
+           (void *buf, many count, MPI_Datatype type, int dest, int sendtag, int source,           \
+            int recvtag, MPI_Comm comm, MPI_Request *request),                                     \
+           (buf, count, type, dest, sendtag, source, recvtag, comm, request))
+OMITTED_SINCE_4(OMITTED, int)
+OMITTED_SINCE_4(OMITTED_LARGE, MPI_Count)
 OMITTED(Session_init, (MPI_Info info, MPI_Errhandler handler, MPI_Session *session),
         (info, handler, session))
 OMITTED(Bcast_c,
@@ -1152,16 +1184,6 @@ OMITTED(Scatterv_c,
         (const void *in, const MPI_Count counts[], const MPI_Aint displs[], MPI_Datatype sendtype,
          void *res, MPI_Count recvcount, MPI_Datatype recvtype, int root, MPI_Comm comm),
         (in, counts, displs, sendtype, res, recvcount, recvtype, root, comm))
-OMITTED(Isendrecv,
-        (const void *in, int sendcount, MPI_Datatype sendtype, int dest, int sendtag, void *res,
-         int recvcount, MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,
-         MPI_Request *request),
-        (in, sendcount, sendtype, dest, sendtag, res, recvcount, recvtype, source, recvtag, comm,
-         request))
-OMITTED(Isendrecv_replace,
-        (void *buf, int count, MPI_Datatype type, int dest, int sendtag, int source, int recvtag,
-         MPI_Comm comm, MPI_Request *request),
-        (buf, count, type, dest, sendtag, source, recvtag, comm, request))
 OMITTED(Psend_init,
         (const void *buf, int partitions, MPI_Count count, MPI_Datatype type, int dest, int tag,
          MPI_Comm comm, MPI_Info info, MPI_Request *request),

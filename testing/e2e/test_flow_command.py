@@ -1,7 +1,9 @@
 """The output of `farcall flow` for scripts, and the recorder of MPI programs."""
 
+import csv
 import json
 import subprocess
+from xml.etree import ElementTree
 
 import pytest
 from servers import FARCALL, ROOT
@@ -29,6 +31,7 @@ def test_one_object_with_the_promised_fields():
         (["--platform", "taurus:4x4", "--pattern", "ring", "--size", "1"], 2, "torus:16x16"),
         (["--platform", "torus:4x4", "--pattern", "rung", "--size", "1"], 2, "all-to-all:pairwise"),
         (RING, 2, "--size is missing"),
+        ([*RING, "--size", "1", "--threshold", "0.1"], 2, "--threshold: only --mode iterated"),
         ([*RING, "--size", "1", "--placement", "random:x"], 2, "whole number"),
         (["--platform", "torus:4x4", "--pattern", "file:absent.csv"], 1, "absent.csv"),
         (["--platform", "edges:absent.csv", "--pattern", "ring", "--size", "1"], 1, "absent.csv"),
@@ -70,6 +73,41 @@ def test_a_plot_without_its_packages_says_so(tmp_path):
     run = flow("plot", *RING, "--size", "1", "-o", picture, "--python", "/nonexistent/python")
     assert run.returncode == 1
     assert "--python" in run.stderr
+
+
+def test_a_picture_that_cannot_be_written_is_refused_before_the_simulation(tmp_path):
+    picture = str(tmp_path / "absent" / "picture.svg")
+    # The simulation would need minutes.
+    large = ["--platform", "torus:64x64", "--pattern", "all-to-all", "--size", "1"]
+    run = flow("plot", *large, "--placement", "random:1", "-o", picture)
+    assert (run.returncode, "there is no such folder" in run.stderr) == (2, True)
+
+
+def test_a_full_disk_leaves_the_figures(tmp_path):
+    links = tmp_path / "links.csv"
+    files = ["--messages", "/dev/full", "--links", links]
+    run = flow("run", *RING, "--size", "5", "--json", *files)
+    assert run.returncode == 1
+    assert "/dev/full" in run.stderr
+    assert json.loads(run.stdout)["makespan"] == 5.0
+    assert links.read_text().count("\n") == 65
+
+
+def test_names_of_an_edge_list_come_through_tables_and_pictures(tmp_path):
+    edges, links = tmp_path / "edges.csv", tmp_path / "links.csv"
+    names = ['"a', "$b", "c_{$", "<d&>"]
+    edges.write_text("".join(f"both,{n},{name},1\n" for n, name in enumerate(names)))
+    with edges.open("a") as file:
+        file.writelines(f"both,{name},hub,1\n" for name in names)
+    ring = ["--platform", f"edges:{edges}", "--pattern", "ring", "--size", "1"]
+    assert flow("run", *ring, "--links", links).returncode == 0
+    with links.open(newline="") as file:
+        found = [row["name"] for row in csv.DictReader(file)]
+    assert found[:4] == ['0 to "a', '"a to 0', "1 to $b", "$b to 1"]
+    picture = tmp_path / "load.svg"
+    run = flow("plot", *ring, "-o", picture)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
 
 
 def test_recorded_mpi_programs_are_simulated():

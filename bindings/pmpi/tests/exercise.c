@@ -185,6 +185,8 @@ int main(int argc, char **argv) {
     MPI_Igather(a, 1, MPI_DOUBLE, b, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD, &request[0]);
     MPI_Wait(&request[0], MPI_STATUS_IGNORE);
 #if MPI_VERSION >= 4
+    MPI_Iallreduce_c(a, b, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &request[0]);
+    MPI_Wait(&request[0], MPI_STATUS_IGNORE);
     MPI_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &request[0]);
 #else
     MPI_Send_init(a, 1, MPI_DOUBLE, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &request[0]);

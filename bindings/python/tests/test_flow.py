@@ -5,11 +5,15 @@ import subprocess
 import threading
 import time
 
+import matplotlib
 import numpy as np
 import pytest
 from farcall import flow
+from farcall.flow import plot
 from farcall.flow.plot import MAX_COLUMNS, _rates
 from matplotlib import pyplot
+from matplotlib.cbook import is_math_text
+from matplotlib.figure import Figure
 from servers import FARCALL
 
 TORUS = flow.Platform("torus:4x4,bandwidth=1e9")
@@ -87,6 +91,9 @@ def test_numbers_out_of_range_are_refused(option):
         {"verify": True, "mode": "packets"},
         {"tolerance": 0.05, "mode": "equal-split"},
         {"virtual_output_queues": True},
+        {"packet_size": 100.0},
+        {"buffer": 4, "mode": "iterated"},
+        {"threshold": 0.1, "mode": "packets"},
         {"resolution": 1.0, "mode": "packets"},
         {"stored_packet": 100.0, "mode": "packets"},
         {"window": 0},
@@ -216,6 +223,44 @@ def test_the_rates_of_a_timeline_are_those_of_the_messages():
     assert rates[0, quarter:] == pytest.approx(0, abs=1e-9)
     assert rates[1, :quarter] == pytest.approx(0, abs=1e-9)
     assert rates[1, quarter:] == pytest.approx(20 / 3)
+
+
+def test_pictures_leave_the_figures_of_the_program_alone(tmp_path):
+    result = flow.simulate(TORUS, flow.pattern("ring", TORUS, 1))
+    backend = matplotlib.get_backend()
+    try:
+        matplotlib.use("svg")
+        figures = pyplot.get_fignums()
+        plot.heat_map(result, tmp_path / "load.png")
+        plot.timeline(result, tmp_path / "timeline.svg")
+        assert (pyplot.get_fignums(), matplotlib.get_backend()) == (figures, "svg")
+    finally:
+        matplotlib.use(backend)
+
+
+def test_a_name_with_dollars_is_no_formula():
+    axes = Figure().subplots()
+    plot._list(axes, [flow.HotLink(0, "a$b to c$d", 1.0, 1, [(0, 1, 1.0)])])
+    assert not is_math_text(axes.texts[0].get_text())
+
+
+def test_what_a_run_has_not_kept_is_told(tmp_path):
+    pattern = flow.pattern("ring", TORUS, 1)
+    result = flow.simulate(TORUS, pattern, keep_messages=False, keep_links=False)
+    for wanted in (
+        result.messages,
+        lambda: result.write(tmp_path / "messages.csv"),
+        lambda: plot.timeline(result, tmp_path / "timeline.svg"),
+    ):
+        with pytest.raises(ValueError, match="keep_messages=True"):
+            wanted()
+    for wanted in (
+        result.links,
+        lambda: result.utilisation,
+        lambda: plot.heat_map(result, tmp_path / "load.svg"),
+    ):
+        with pytest.raises(ValueError, match="keep_links=True"):
+            wanted()
 
 
 @pytest.mark.parametrize("kind", ["heat-map", "timeline"])

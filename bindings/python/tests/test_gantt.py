@@ -1,7 +1,9 @@
 """The chart of slices."""
 
+import math
 import subprocess
 import sys
+import time
 
 import pytest
 from farcall import _gantt
@@ -45,6 +47,25 @@ def test_the_picture(tmp_path):
     text = picture.read_text()
     assert text.startswith("<?xml")
     assert text.count("<svg") == 1
+
+
+def test_more_slices_than_a_chart_has_are_refused(tmp_path):
+    pytest.importorskip("matplotlib")
+    found = [_gantt.Slice("a", n % 3, n, n + 1) for n in range(_gantt.MAX_SLICES + 1)]
+    picture = tmp_path / "slices.svg"
+    with pytest.raises(ValueError, match=r"20001 slices .* --from and --to"):
+        _gantt.draw(found, picture, 0.0, math.inf)
+    _gantt.draw(found, picture, 0.0, 100.0)
+    assert picture.exists()
+
+
+def test_many_jobs_cost_no_more_than_few(tmp_path):
+    pytest.importorskip("matplotlib")
+    found = [_gantt.Slice("a", n, n, n + 0.9) for n in range(_gantt.MAX_SLICES)]
+    begin = time.process_time()
+    _gantt.draw(found, tmp_path / "slices.png", 0.0, math.inf)
+    # A look through all slices for each job would take many minutes.
+    assert time.process_time() - begin < 60
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", TRACE.splitlines()[0] + "\n"])

@@ -254,8 +254,8 @@ pub struct Simulation<'a> {
     spreads: Vec<Spread>,
     free_spreads: Vec<u32>,
     starts: Vec<Flow>,
-    /// Flows that need another route.
-    moved: Vec<Flow>,
+    /// Flows that need another route, and the seconds of their latency that the old one costs.
+    moved: Vec<(Flow, f64)>,
     leaving: Vec<Slot>,
     path: Vec<LinkId>,
     link_bytes: Vec<f64>,
@@ -383,7 +383,8 @@ impl<'a> Simulation<'a> {
         &self.link_bytes
     }
 
-    /// When the last message of each job of [`Workload::Jobs`] arrived, in seconds.
+    /// When the last message of each job of [`Workload::Jobs`] arrived, or its last computation
+    /// ended, in seconds.
     pub fn job_ends(&self) -> Vec<f64> {
         self.driver.job_ends()
     }

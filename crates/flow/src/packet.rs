@@ -211,7 +211,8 @@ impl<'a> PacketSimulation<'a> {
         }
     }
 
-    /// When the last message of each job of [`Workload::Jobs`] arrived, in seconds.
+    /// When the last message of each job of [`Workload::Jobs`] arrived, or its last computation
+    /// ended, in seconds.
     pub fn job_ends(&self) -> Vec<f64> {
         self.driver.job_ends()
     }

@@ -36,7 +36,7 @@ impl Placement {
     /// A permutation given by the caller: `node_of[rank]`, with distinct nodes below `nodes`.
     ///
     /// # Errors
-    /// Names the rank whose node is out of range or used twice.
+    /// Names the rank whose node is out of range or used twice. The line counts the ranks from 1.
     pub fn explicit(node_of: Vec<u32>, nodes: usize) -> Result<Self, TextError> {
         let mut taken = vec![false; nodes];
         for (rank, &node) in node_of.iter().enumerate() {
@@ -64,7 +64,7 @@ impl Placement {
     /// # Errors
     /// The line and the reason.
     pub fn parse_csv(text: &str, nodes: usize) -> Result<Self, TextError> {
-        let mut node_of = Vec::new();
+        let (mut node_of, mut line_of) = (Vec::new(), Vec::new());
         for (index, line) in lines(text).enumerate() {
             let line = line.trim();
             if index == 0 && line == "node" {
@@ -77,6 +77,7 @@ impl Placement {
                 TextError::new(index + 1, format!("`{line}`: expected a node number"))
             })?;
             node_of.push(node);
+            line_of.push(index + 1);
             if node_of.len() > nodes {
                 return Err(TextError::new(
                     index + 1,
@@ -84,7 +85,10 @@ impl Placement {
                 ));
             }
         }
-        Self::explicit(node_of, nodes)
+        Self::explicit(node_of, nodes).map_err(|error| TextError {
+            line: line_of[error.line - 1],
+            ..error
+        })
     }
 
     /// Reads `regular` or `random:SEED` for `nodes` nodes.
@@ -202,6 +206,8 @@ mod tests {
             ("0\n9\n", 2),
             ("0\nx\n", 2),
             ("0\n1\n2\n3\n", 4),
+            ("node\n0\n\n0\n", 4),
+            ("node\n9\n", 2),
         ] {
             assert_eq!(Placement::parse_csv(text, 3).unwrap_err().line, line);
         }

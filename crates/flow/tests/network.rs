@@ -4,8 +4,8 @@
 
 use farcall_flow::platform::EdgeList;
 use farcall_flow::{
-    Config, Failure, Job, Limits, PacketConfig, PacketSimulation, Pattern, Placement, Platform,
-    Routing, RunError, Script, Simulation, Summary, Workload,
+    Config, Failure, Goal, Job, Limits, PacketConfig, PacketSimulation, Pattern, Placement,
+    Platform, Routing, RunError, Script, Simulation, Summary, Workload,
 };
 
 fn script(text: &str) -> Workload {
@@ -186,6 +186,14 @@ fn a_flow_goes_on_around_a_link_that_fails() {
         regular(&slow, script("0,1,1,10,5"), early),
         5.0 + 10.0 + 3.0,
     );
+    // So does one that is under way, here also with packets that three switches store.
+    let late = failing(&slow, &["node 0 +x@4"], "static");
+    close(regular(&slow, script("0,1,1,10"), late.clone()), 10.0 + 3.0);
+    let stored = Config {
+        stored_packet: 1.0,
+        ..late
+    };
+    close(regular(&slow, script("0,1,1,10"), stored), 10.0 + 3.0 + 2.0);
 }
 
 #[test]
@@ -412,6 +420,33 @@ fn jobs_start_at_their_times_and_slow_each_other_down() {
     let mut simulation = Simulation::new(&mesh, waits, Placement::regular(), checked()).unwrap();
     let error = simulation.run().unwrap_err().to_string();
     assert!(error.contains("rank 3 waits for rank 2"), "{error}");
+}
+
+#[test]
+fn a_job_ends_with_its_last_computation() {
+    let mesh = Platform::parse("mesh:4").unwrap();
+    let trace = "num_ranks 2\nrank 0 {\na: send 5b to 1\nb: calc 7000000000\nb requires a\n}\n";
+    let job = |workload| Job {
+        workload,
+        start: 0.0,
+    };
+    let trace = Goal::parse(
+        &format!("{trace}rank 1 {{\nrecv 5b from 0\n}}\n"),
+        Limits::default(),
+    );
+    let jobs = vec![job(Workload::Goal(trace.unwrap())), job(script("0,1,1,20"))];
+    let jobs = Workload::Jobs(jobs);
+    let regular = Placement::regular;
+    let mut flows = Simulation::new(&mesh, jobs.clone(), regular(), checked()).unwrap();
+    flows.run().unwrap();
+    assert_eq!(flows.job_ends(), [12.0, 20.0]);
+    let config = PacketConfig {
+        packet_bytes: 5.0,
+        ..PacketConfig::default()
+    };
+    let mut packets = PacketSimulation::new(&mesh, jobs, regular(), config).unwrap();
+    packets.run().unwrap();
+    assert_eq!(packets.job_ends(), [12.0, 20.0]);
 }
 
 #[test]

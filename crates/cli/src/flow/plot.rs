@@ -1,10 +1,11 @@
 //! `farcall flow plot`: simulates a pattern and has the Python package draw it. The command writes
 //! the data and no picture itself.
 
-use super::run::{MessageTable, Table, write_links};
+use super::run::{MessageTable, Table, field, write_links};
 use super::workload::Options;
 use crate::failure::Failure;
 use crate::picture::{Painter, check_form};
+use crate::results::check_files;
 use clap::{Args, ValueEnum};
 use farcall_flow::platform::LinkId;
 use farcall_flow::{LinkUser, Platform, Record};
@@ -50,6 +51,7 @@ const USERS: usize = 3;
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     check_form("--output", &arguments.output)?;
+    check_files([&arguments.output])?;
     let folder = tempfile::tempdir()
         .map_err(|error| Failure::failed(format!("cannot make a temporary folder: {error}")))?;
     let data = folder.path().join("data.csv");
@@ -90,7 +92,7 @@ fn write_users(
     let mut out = Table::create(file)?;
     out.write(format_args!("link,name,source,destination,share,pairs\n"));
     for (&link, users) in links.iter().zip(users) {
-        let (name, pairs) = (platform.link_name(link), users.len());
+        let (name, pairs) = (field(platform.link_name(link)), users.len());
         let total: f64 = users.iter().map(|user| user.2).sum();
         for (source, destination, bytes) in users.iter().take(USERS) {
             let share = bytes / total;

@@ -3,7 +3,7 @@
 
 use super::workload::{Options, Outcome, Plan};
 use crate::failure::Failure;
-use crate::results::{also_read, check_files};
+use crate::results::{also_read, check_files, write_all};
 use clap::Args;
 use farcall_flow::{MessageRecord, Platform, Record, Sink, Trace};
 use serde_json::json;
@@ -79,16 +79,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (platform, outcome) = plan.run(sink)?;
     let wall = start.elapsed().as_secs_f64();
     let cpu = cpu_seconds();
-    if let Some(table) = table {
-        table.finish()?;
-    }
-    if let Some(trace) = trace {
-        trace.finish()?;
-    }
-    if let Some(file) = &arguments.links {
-        write_links(file, &platform, &outcome)?;
-    }
-    print(&outcome, arguments.json, wall, cpu)
+    // A file that cannot be written takes neither the figures nor the other files with it.
+    print(&outcome, arguments.json, wall, cpu);
+    let links = arguments.links.as_deref();
+    let written = [
+        table.map(MessageTable::finish),
+        trace.map(Perfetto::finish),
+        links.map(|file| write_links(file, &platform, &outcome)),
+    ];
+    write_all(written.into_iter().flatten())
 }
 
 /// Refuses one file for two results, and for a result and what the simulation reads.
@@ -106,7 +105,7 @@ fn check(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// Prints what a simulation gave, and what it cost.
-fn print(outcome: &Outcome, as_json: bool, wall: f64, cpu: f64) -> Result<(), Failure> {
+fn print(outcome: &Outcome, as_json: bool, wall: f64, cpu: f64) {
     let summary = &outcome.summary;
     let memory = peak_rss_bytes();
     if as_json {
@@ -139,7 +138,6 @@ fn print(outcome: &Outcome, as_json: bool, wall: f64, cpu: f64) -> Result<(), Fa
             .collect();
         print!("{text}{jobs}");
     }
-    Ok(())
 }
 
 /// A trace of a simulation, and the simulation, which then watches the links with counters.
@@ -198,6 +196,14 @@ impl Table {
     }
 }
 
+/// A text as a field of a CSV file. The names of an edge list can have quotation marks.
+pub(super) fn field(text: String) -> String {
+    match text.contains('"') {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text,
+    }
+}
+
 /// Writes `link,name,bandwidth,bytes,utilisation,panel,row,column`, one row a link.
 pub(super) fn write_links(
     file: &Path,
@@ -216,7 +222,7 @@ pub(super) fn write_links(
         } else {
             0.0
         };
-        let name = platform.link_name(link as u32);
+        let name = field(platform.link_name(link as u32));
         let place = platform.place(link as u32);
         out.write(format_args!(
             "{link},{name},{bandwidth},{bytes},{utilisation},{},{},{}\n",

@@ -151,7 +151,7 @@ impl Driver {
         actions.get(at).copied()
     }
 
-    /// When the last message of each job arrived, if there are several jobs.
+    /// When each job ended, if there are several jobs.
     pub(crate) fn job_ends(&self) -> Vec<f64> {
         match self {
             Self::Queues(_) | Self::Dag(_) => Vec::new(),

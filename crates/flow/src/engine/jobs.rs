@@ -15,7 +15,7 @@ struct Running {
     /// Its first rank.
     first: u32,
     start: f64,
-    /// When its last message arrived.
+    /// When its last message arrived, or its last computation ended.
     end: f64,
 }
 
@@ -44,7 +44,7 @@ impl Jobs {
         }
     }
 
-    /// When the last message of each job arrived.
+    /// When the last message of each job arrived, or its last computation ended.
     pub(super) fn ends(&self) -> Vec<f64> {
         self.jobs.iter().map(|job| job.end).collect()
     }
@@ -134,6 +134,7 @@ impl Jobs {
 
     pub(super) fn wake(&mut self, now: f64, token: u64, out: &mut Vec<Action>) {
         let at = (token >> TOKEN_BITS) as usize;
+        self.jobs[at].end = now;
         match token & START {
             START => self.act(at, out, Driver::begin),
             token => self.act(at, out, |job, own| job.wake(now, token, own)),

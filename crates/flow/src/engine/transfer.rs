@@ -72,7 +72,8 @@ impl Simulation<'_> {
             flow.part = flow.remaining;
             self.calendar.set(slot, f64::INFINITY);
             self.leaving.push(slot);
-            self.moved.push(flow);
+            let before = self.time_on(self.rates.path(slot), flow.bytes);
+            self.moved.push((flow, before));
         }
     }
 
@@ -101,8 +102,12 @@ impl Simulation<'_> {
             self.launch(flow)?;
         }
         self.starts = starts;
-        for flow in std::mem::take(&mut self.moved) {
+        for (mut flow, before) in std::mem::take(&mut self.moved) {
             let path = self.routes(&flow)?.swap_remove(0);
+            flow.latency += self.time_on(&path, flow.bytes) - before;
+            if let Some(spread) = self.spreads.get_mut(flow.spread as usize) {
+                spread.message.latency = spread.message.latency.max(flow.latency);
+            }
             self.add(flow, &path);
         }
         self.solve();
@@ -179,6 +184,11 @@ impl Simulation<'_> {
             true => (0.0, all),
             false => (all - longest, 0.0),
         }
+    }
+
+    /// Seconds from the end of a flow to the arrival that depend on its route.
+    fn time_on(&self, path: &[LinkId], bytes: f64) -> f64 {
+        path.len() as f64 * self.platform.hop_latency() + self.time_stored(path, bytes).0
     }
 
     /// The routes of a message, at least one.

@@ -5,6 +5,10 @@ use super::Slot;
 use crate::platform::LinkId;
 use std::ops::Range;
 
+/// Longest path for which there is space from the beginning. On a long ring hardly any path is as
+/// long as the longest one.
+const USUAL: usize = 256;
+
 /// The links of every active flow, in places of `stride` entries. They grow with the longest path.
 #[derive(Debug, Clone)]
 pub(super) struct Paths {
@@ -16,7 +20,7 @@ pub(super) struct Paths {
 impl Paths {
     pub(super) fn new(stride: usize) -> Self {
         Self {
-            stride: stride.max(1),
+            stride: stride.clamp(1, USUAL),
             links: Vec::new(),
             hops: Vec::new(),
         }
@@ -230,5 +234,23 @@ impl ListPool {
             len: old.len,
             class,
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_for_paths_grow_with_the_paths_that_come() {
+        let mut paths = Paths::new(1 << 30);
+        for slot in 0..1000 {
+            paths.grow(slot);
+            paths.set(slot, &[slot]);
+        }
+        assert!(paths.stride() <= USUAL, "{}", paths.stride());
+        let long: Vec<LinkId> = (0..1000).collect();
+        paths.set(7, &long);
+        assert_eq!((paths.get(7), paths.get(8)), (&long[..], &[8][..]));
     }
 }

@@ -49,17 +49,13 @@ class Links:
     utilisation: Floats
 
 
-def _figure(width: float, height: float, *, empty: bool = False) -> tuple[Any, Any]:
+def _figure(width: float, height: float) -> Any:
+    """A figure that ends with its last reference, and leaves the figures of pyplot alone."""
     try:
-        import matplotlib
+        from matplotlib.figure import Figure
     except ImportError:
         raise ImportError("plots need matplotlib: pip install matplotlib") from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    if empty:
-        return pyplot.figure(figsize=(width, height), layout="constrained"), None
-    return pyplot.subplots(figsize=(width, height), layout="constrained")
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def heat_map(result: Result, path: str | PathLike[str]) -> None:
@@ -78,6 +74,7 @@ def timeline(result: Result, path: str | PathLike[str]) -> None:
 
     With many ranks or messages, draw the rate at which each rank sends instead.
     """
+    result._require_messages()
     source = result.source.astype(np.int64)
     _timeline(source, result.bytes, result.start, result.end, path)
 
@@ -133,7 +130,7 @@ def _heat_map(links: Links, hottest: list[HotLink], path: str | PathLike[str]) -
     columns = max(len(row) for row in layout)
     heights = [3.6 if square else 1.5] * len(layout) + [0.4 + 0.17 * (len(hottest) + 1)]
     width = 9.0 if columns > 1 else 6.5
-    figure, _ = _figure(width, 0.6 + sum(heights), empty=True)
+    figure = _figure(width, 0.6 + sum(heights))
     grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
     top = float(np.nanmax(links.utilisation, initial=0)) or 1.0
     image = None
@@ -182,7 +179,8 @@ def _list(axes: Any, hottest: list[HotLink]) -> None:
         users = ", ".join(f"{s} to {d} {share:.0%}" for s, d, share in link.users)
         more = f" of {link.pairs} pairs" if link.pairs > len(link.users) else ""
         lines.append(f"{link.utilisation:7.1%}  {link.name:{wide}}  {users}{more}")
-    text = "\n".join(lines)
+    # Dollars in the names of an edge list would begin a formula.
+    text = "\n".join(lines).replace("$", r"\$")
     axes.text(0, 1, text, family="monospace", fontsize=7.5, va="top", transform=axes.transAxes)
 
 
@@ -193,10 +191,12 @@ def _timeline(
     ranks = int(source.max(initial=0)) + 1
     start, end = start / second, end / second
     if ranks <= MAX_RANKS and len(source) <= MAX_BARS:
-        figure, axes = _figure(10, 1.6 + 0.2 * ranks)
+        figure = _figure(10, 1.6 + 0.2 * ranks)
+        axes = figure.subplots()
         image, scale, what = _bars(axes, source, size, start, end)
     else:
-        figure, axes = _figure(10, 7)
+        figure = _figure(10, 7)
+        axes = figure.subplots()
         image, scale, what = _rates(axes, source, size, start, end)
     rates = np.asarray(image.get_array()) / second
     largest = float(rates.max(initial=0))

@@ -61,7 +61,7 @@ fn a_trace_among_other_jobs_keeps_its_latency() {
         flows.run().unwrap().makespan * 1e9,
         1500.0 + 7000.0 + 1500.0,
     );
-    close(flows.job_ends()[0] * 1e9, 1500.0 + 2500.0);
+    close(flows.job_ends()[0] * 1e9, 1500.0 + 2500.0 + 1500.0);
     let config = PacketConfig::default();
     let mut packets = PacketSimulation::new(&platform, jobs, placement, config).unwrap();
     close(
