@@ -1,6 +1,7 @@
 """Python functions on servers, as `concurrent.futures` has them."""
 
 import concurrent.futures
+import dataclasses
 import math
 import os
 import pickle
@@ -164,6 +165,41 @@ def test_errors_come_back_with_their_traceback(executor):
     with pytest.raises(SystemExit):
         executor.submit(exit, 3).result()
     assert executor.submit(int, "5").result() == 5
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenError(Exception):
+    """An error that nobody may change."""
+
+    code: int
+
+    def __reduce__(self):
+        return FrozenError, (self.code,)
+
+
+def freeze(code):
+    raise FrozenError(code)
+
+
+def mute():
+    class MuteError(Exception):
+        def __str__(self):
+            raise ValueError("no words")
+
+        def __reduce__(self):
+            return int, (5,)
+
+    raise MuteError
+
+
+def test_errors_that_refuse_or_tell_nothing_end_their_tasks(executor):
+    futures = [executor.submit(freeze, 5), executor.submit(mute), executor.submit(abs, -1)]
+    with pytest.raises(FrozenError) as raised:
+        futures[0].result(timeout=30)
+    assert raised.value.code == 5 and "in freeze" in str(raised.value.__cause__)
+    with pytest.raises(RuntimeError, match=r"^MuteError$"):
+        futures[1].result(timeout=30)
+    assert futures[2].result(timeout=30) == 1
 
 
 def test_a_crash_fails_its_own_task_alone(executor):

@@ -288,13 +288,15 @@ class _Work:
     def end(self, is_error: bool, pickled: bytes) -> None:
         try:
             value = load(pickled)
+            if is_error:
+                value, text = value
+                # Its own `__setattr__` may refuse that, as that of a frozen dataclass does.
+                BaseException.__setattr__(value, "__cause__", RemoteTraceback(text))
         except BaseException as error:
             self.fail(error)
             return
         if is_error:
-            raised, text = value
-            raised.__cause__ = RemoteTraceback(text)
-            self.future.set_exception(raised)
+            self.future.set_exception(value)
         else:
             self.future.set_result(value)
 

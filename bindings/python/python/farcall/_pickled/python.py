@@ -93,7 +93,12 @@ def _pickled_error(error: BaseException, text: str) -> bytes:
     """The error with its traceback. An error that cannot be pickled comes as its text."""
     try:
         pickled: bytes = cloudpickle.dumps((error, text), protocol=5)
-        load(pickled)
-    except Exception:
-        return dump((RuntimeError(f"{type(error).__name__}: {error}"), text))
-    return pickled
+        if isinstance(load(pickled)[0], BaseException):
+            return pickled
+    except Exception:  # it cannot travel
+        pass
+    try:
+        told = f": {error}"
+    except Exception:  # it cannot tell itself
+        told = ""
+    return dump((RuntimeError(f"{type(error).__name__}{told}"), text))
