@@ -232,6 +232,17 @@ def test_large_arrays_are_sent_once(remote):
         assert total.result() == sum(range(20))
 
 
+def test_a_task_has_more_in_arrays_than_a_worker_keeps(executor):
+    def shrink():
+        sys._getframe(1).f_globals["_KEPT_BYTES"] = 1 << 20
+
+    arrays = [np.full(1 << 17, float(n)) for n in range(8)]
+    for _ in range(4):
+        executor.submit(shrink).result()
+        firsts = executor.submit(lambda them: [float(one[0]) for one in them], arrays).result()
+        assert firsts == list(range(8))
+
+
 def test_large_arrays_need_no_more_room_than_a_user_has(start, tmp_path):
     config = tmp_path / "farcall.toml"
     config.write_text("[data]\nper_user = 30\n")
