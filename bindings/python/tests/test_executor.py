@@ -313,6 +313,19 @@ def test_tasks_of_a_lost_server_run_at_another(start):
             wait_until(lambda: executor.submit(abs, -1).result() and None)
 
 
+def test_many_waiting_tasks_end_soon_when_the_last_server_is_lost(start):
+    server = start(options=["--pickled", "--pes", "1"])
+    with farcall.Executor(server.address) as executor:
+        executor.submit(abs, -1).result()
+        futures = [executor.submit(time.sleep, 0.01) for _ in range(40_000)]
+        server.process.kill()
+        before = time.process_time()
+        assert not concurrent.futures.wait(futures, timeout=120).not_done
+        assert time.process_time() - before < 4
+    with pytest.raises(farcall.ConnectionError):
+        futures[-1].result()
+
+
 def test_a_metaserver_tells_all_its_servers(start):
     with metaserver() as address:
         for _ in range(2):

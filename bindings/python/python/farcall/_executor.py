@@ -243,7 +243,8 @@ class Executor(concurrent.futures.Executor):
                 else:
                     over.append(work)
             if not self._sites:
-                over.extend(work for work in self._waiting if work not in over)
+                # None of these is in the call: it waits again there, or is over.
+                over.extend(self._waiting)
                 self._waiting.clear()
             self._release(call, len(over))
         for work in over:
