@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from farcall import _executor
 from farcall._functions import FunctionPickles
-from servers import FARCALL, ServerProcess, metaserver, wait_until
+from servers import FARCALL, ServerProcess, known, metaserver, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -324,6 +324,21 @@ def test_many_waiting_tasks_end_soon_when_the_last_server_is_lost(start):
         assert time.process_time() - before < 4
     with pytest.raises(farcall.ConnectionError):
         futures[-1].result()
+
+
+def test_servers_that_join_later_get_tasks(start):
+    with metaserver() as address:
+        options = ["--pickled", "--pes", "1", "--metaserver", address]
+        start(options=options)
+        there = wait_until(
+            lambda: known(farcall.connect(address), "python/run"), what="the first server"
+        )
+        with farcall.Executor(address) as executor:
+            assert executor._max_workers == len(there._everywhere()) == 1
+            start(options=options)
+            wait_until(lambda: executor._max_workers == 2, what="the second server")
+            homes = executor.map(lambda _: (time.sleep(0.05), os.environ["HOME"])[1], range(20))
+            assert len(set(homes)) == 2
 
 
 def test_a_metaserver_tells_all_its_servers(start):
