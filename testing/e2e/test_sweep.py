@@ -278,6 +278,25 @@ def test_one_server_is_enough_and_brief_calls_are_grouped(server):
     assert [result.r for result in results] == [5.0 * n for n in range(2000)]
 
 
+def test_an_iterator_that_waits_holds_up_neither_results_nor_the_end(cluster):
+    nap = farcall.connect(cluster[0]).function("nap")
+    goes_on, waited = threading.Event(), []
+
+    def calls():
+        yield from [1] * 6
+        waited.append(goes_on.wait(20))
+
+    sweep = nap.map(calls())
+    done = sweep.as_completed()
+    # All but those of the server that waits for another entry.
+    assert {next(done)[0] for _ in range(4)} < set(range(6))
+    assert not waited
+    sweep.cancel()
+    goes_on.set()
+    assert len(list(done)) + 4 + len(sweep.errors) == len(sweep.results)
+    assert waited == [True]
+
+
 NORMS = """\
 Globals {
 #include <math.h>

@@ -6,10 +6,12 @@
 //! of memory differs.
 
 use crate::{error, texts};
-use checks::{UNMASKED, fits, inexact, is_masked, overlaps_itself, rounded};
+use checks::{UNMASKED, fits, has_masks, inexact, overlaps_itself, rounded};
+pub(crate) use checks::{is_masked, lost};
 use farcall_idl::{ArrayLayout, Mode, Order, Param, Type};
 use numpy::npyffi::{self, PY_ARRAY_API, npy_intp};
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -117,8 +119,12 @@ pub(crate) fn typed<'py>(
     };
     let other = match value.cast::<PyUntypedArray>() {
         Ok(_) => None,
-        Err(_) => from_other(value, param.mode != Mode::In)
-            .map_err(|error| mismatch(error.value(py).to_string()))?,
+        Err(_) => from_other(value, param.mode != Mode::In).map_err(|error| {
+            match is_about_the_value(py, &error) {
+                true => mismatch(error.value(py).to_string()),
+                false => error,
+            }
+        })?,
     };
     let Ok(array) = other.as_ref().unwrap_or(value).cast::<PyUntypedArray>() else {
         if param.mode != Mode::In {
@@ -126,6 +132,9 @@ pub(crate) fn typed<'py>(
         }
         let array = from_values(param.ty, value)?;
         let array = array.ok_or_else(|| mismatch(error::describe(value)))?;
+        if has_masks(value, array.array.ndim())? {
+            return Err(mismatch(format!("a list with a masked array: {UNMASKED}")));
+        }
         if !array.needs_conversion {
             return Ok(array);
         }
@@ -192,8 +201,11 @@ fn from_values<'py>(ty: Type, value: &Bound<'py, PyAny>) -> PyResult<Option<Type
         let array = numpy.call_method1(intern!(py, "frombuffer"), (bytes, dtype(py, ty)?))?;
         return Ok(Some(Typed::new(array.cast_into()?, false)));
     }
-    let Ok(array) = numpy.call_method1(intern!(py, "asarray"), (value,)) else {
-        return Ok(None);
+    let array = match numpy.call_method1(intern!(py, "asarray"), (value,)) {
+        Ok(array) => array,
+        Err(error) if is_about_the_value(py, &error) => return Ok(None),
+        // The caller's own object has failed, or Ctrl-C has come while it ran.
+        Err(error) => return Err(error),
     };
     let array: Bound<'py, PyUntypedArray> = array.cast_into()?;
     let (from, to) = (array.dtype(), dtype(py, ty)?);
@@ -204,6 +216,11 @@ fn from_values<'py>(ty: Type, value: &Bound<'py, PyAny>) -> PyResult<Option<Type
         || (matches!(from.kind(), b'f' | b'i') && matches!(to.kind(), b'f' | b'c'))
         || (from.kind() == b'c' && to.kind() == b'c');
     Ok(fits.then(|| Typed::new(array, true)))
+}
+
+/// Whether NumPy, or an object that it asks, says that a value is no array.
+fn is_about_the_value(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyValueError>(py) || error.is_instance_of::<PyTypeError>(py)
 }
 
 fn in_range(array: &Bound<'_, PyUntypedArray>, ty: Type) -> PyResult<bool> {
@@ -541,6 +558,10 @@ pub(crate) fn to_put<'py>(
     let numpy = numpy(py)?;
     let array = numpy.call_method1(intern!(py, "asarray"), (value,))?;
     let array: Bound<'py, PyUntypedArray> = array.cast_into()?;
+    if has_masks(value, array.ndim())? {
+        let given = format!("a list with a masked array: {UNMASKED}");
+        return refuse("array", "an array", given);
+    }
     let Some(ty) = type_of(&array.dtype()) else {
         let expected = "an array of numbers that functions take";
         return refuse("array", expected, describe(&array));

@@ -1,10 +1,17 @@
+import contextlib
 import gc
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
 import time
 
 import farcall
 import numpy as np
 import pytest
-from servers import LIBRARIES, descriptors, resident_bytes
+from servers import LIBRARIES, descriptors, resident_bytes, wait_until
 
 N = 5
 
@@ -168,16 +175,62 @@ INEXACT = [
     ("x", np.array([1, 2**64 - 1], np.uint64), str(2**64 - 1)),
     ("x", np.ma.masked_array([1.0, 2.0], [False, True]), "mask"),
     ("y", np.ma.masked_array([1.0, 2.0], [False, True]), "mask"),
+    ("alpha", np.ma.masked, "masked"),
+    ("n", np.ma.masked_array(2, True), "masked"),
 ]
 
 
 @pytest.mark.parametrize(("argument", "value", "words"), INEXACT)
 def test_nothing_is_lost_on_the_way_to_a_function(server, argument, value, words):
-    arguments = {"alpha": 1.0, "x": np.ones(2), "y": np.ones(2)} | {argument: value}
+    arguments = {"n": 2, "alpha": 1.0, "x": np.ones(2), "y": np.ones(2)} | {argument: value}
     with pytest.raises(farcall.ArgumentError) as raised:
-        server.function("blas/daxpy")(n=2, incx=1, incy=1, **arguments)
+        server.function("blas/daxpy")(incx=1, incy=1, **arguments)
     assert f"`{argument}`" in str(raised.value)
     assert words in str(raised.value)
+
+
+def test_a_list_does_not_lose_the_masks_of_its_arrays(server):
+    row = np.ma.masked_array([1.0, 2.0], [False, True])
+    sizes = {"transa": "N", "transb": "N", "alpha": 1.0, "beta": 0.0, "k": 2, "lda": 2, "ldb": 2}
+    for a in ([row, row], (np.ones(2), row)):
+        with pytest.raises(farcall.ArgumentError, match=r"`a`.*mask would be lost"):
+            server.function("blas/dgemm")(m=2, n=2, ldc=2, a=a, b=np.eye(2), **sizes)
+        with pytest.raises(farcall.ArgumentError, match="mask would be lost"):
+            server.put(a)
+    array = np.ma.masked_array([row, row])
+    with pytest.raises(farcall.ArgumentError, match="mask"):
+        server.put([array, array])
+
+
+class Lazy:
+    """An array that fails when it is needed."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __array__(self, dtype=None, copy=None):
+        raise self.error
+
+
+def test_an_error_of_the_callers_own_object_reaches_the_caller(server, start, tmp_path):
+    for error in (KeyboardInterrupt(), MemoryError(), OSError("the disk is gone")):
+        with pytest.raises(type(error)) as raised:
+            server.call("blas/ddot", 2, Lazy(error), 1, np.ones(2), 1)
+        assert raised.value is error
+    interface = tmp_path / "texts.idl"
+    interface.write_text(
+        'Module texts; Library "libc.so.6";\n'
+        'Define least(IN int n, IN string s[n], OUT int *d) Calls "C" d = abs(n);'
+    )
+    least = start(interface).connect().function("least")
+
+    def names():
+        yield "a"
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        least(2, names())
+    assert least(2, (name for name in "ab")).d == 2
 
 
 def test_a_list_does_not_become_infinite(server):
@@ -350,3 +403,66 @@ def test_integers_beside_other_numbers_are_not_rounded(server, beside):
     with pytest.raises(farcall.ArgumentError, match=f"the integer {large}, which float64 cannot"):
         echo(2, [large, beside])
     assert echo(2, [2**53, 0.5]).y.tolist() == [2**53, 0.5]
+
+
+CONNECTS = """
+import sys
+import farcall
+farcall.connect(sys.argv[1])
+"""
+
+
+def interrupted(address, waits, **environment):
+    """What a program says that Ctrl-C ends while it connects."""
+    words = [sys.executable, "-c", CONNECTS, address]
+    environment = os.environ | environment
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            wait_until(lambda: waits(process), what="the wait for a connection")
+            process.send_signal(signal.SIGINT)
+            return process.communicate(timeout=5)[1]
+        finally:
+            process.kill()
+
+
+def test_ctrl_c_ends_a_wait_for_a_connection(tmp_path):
+    def waits(process):
+        return "poll" in pathlib.Path(f"/proc/{process.pid}/wchan").read_text()
+
+    with contextlib.ExitStack() as stack:
+        full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            client = stack.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(full.getsockname())
+        for address in ("127.0.0.1:{}", "127.0.0.1:{0},127.0.0.1:{0}"):
+            told = interrupted(address.format(full.getsockname()[1]), waits)
+            assert told.rstrip().endswith("KeyboardInterrupt"), told
+    began, ssh = tmp_path / "began", tmp_path / "ssh"
+    ssh.write_text(f"#!/bin/sh\ntouch {began}\nexec sleep 60\n")
+    ssh.chmod(0o755)
+    told = interrupted("ssh://nowhere", lambda _: began.exists(), FARCALL_SSH=str(ssh))
+    assert told.rstrip().endswith("KeyboardInterrupt"), told
+
+
+LOOKS = """
+import signal, sys
+import farcall
+import numpy as np
+echo = farcall.connect(sys.argv[1]).function("bench/echo")
+n = 1 << 22
+signal.signal(signal.SIGALRM, lambda *_: (repr(call), call.done()))
+for _ in range(3):
+    y = np.empty(2 * n)[::2]
+    call = echo.call_async(n, np.ones(n), y)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    call.result()
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    assert y.all()
+"""
+
+
+def test_a_signal_handler_may_look_at_a_call_that_ends(library_server):
+    words = [sys.executable, "-c", LOOKS, library_server.address]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr

@@ -1,6 +1,7 @@
 """Python functions on servers, as `concurrent.futures` has them."""
 
 import concurrent.futures
+import dataclasses
 import math
 import os
 import pickle
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 from farcall import _executor
 from farcall._functions import FunctionPickles
-from servers import FARCALL, ServerProcess, metaserver, wait_until
+from servers import FARCALL, ServerProcess, known, metaserver, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +167,41 @@ def test_errors_come_back_with_their_traceback(executor):
     assert executor.submit(int, "5").result() == 5
 
 
+@dataclasses.dataclass(frozen=True)
+class FrozenError(Exception):
+    """An error that nobody may change."""
+
+    code: int
+
+    def __reduce__(self):
+        return FrozenError, (self.code,)
+
+
+def freeze(code):
+    raise FrozenError(code)
+
+
+def mute():
+    class MuteError(Exception):
+        def __str__(self):
+            raise ValueError("no words")
+
+        def __reduce__(self):
+            return int, (5,)
+
+    raise MuteError
+
+
+def test_errors_that_refuse_or_tell_nothing_end_their_tasks(executor):
+    futures = [executor.submit(freeze, 5), executor.submit(mute), executor.submit(abs, -1)]
+    with pytest.raises(FrozenError) as raised:
+        futures[0].result(timeout=30)
+    assert raised.value.code == 5 and "in freeze" in str(raised.value.__cause__)
+    with pytest.raises(RuntimeError, match=r"^MuteError$"):
+        futures[1].result(timeout=30)
+    assert futures[2].result(timeout=30) == 1
+
+
 def test_a_crash_fails_its_own_task_alone(executor):
     executor.map(abs, range(100))
     futures = [
@@ -194,6 +230,17 @@ def test_large_arrays_are_sent_once(remote):
         many = [np.full(1 << 14, float(n)) for n in range(20)]
         total = executor.submit(lambda arrays: sum(float(a[3]) for a in arrays), many)
         assert total.result() == sum(range(20))
+
+
+def test_a_task_has_more_in_arrays_than_a_worker_keeps(executor):
+    def shrink():
+        sys._getframe(1).f_globals["_KEPT_BYTES"] = 1 << 20
+
+    arrays = [np.full(1 << 17, float(n)) for n in range(8)]
+    for _ in range(4):
+        executor.submit(shrink).result()
+        firsts = executor.submit(lambda them: [float(one[0]) for one in them], arrays).result()
+        assert firsts == list(range(8))
 
 
 def test_large_arrays_need_no_more_room_than_a_user_has(start, tmp_path):
@@ -264,6 +311,34 @@ def test_tasks_of_a_lost_server_run_at_another(start):
             executor.submit(abs, -1).result()
         with pytest.raises(concurrent.futures.BrokenExecutor, match="lost all"):
             wait_until(lambda: executor.submit(abs, -1).result() and None)
+
+
+def test_many_waiting_tasks_end_soon_when_the_last_server_is_lost(start):
+    server = start(options=["--pickled", "--pes", "1"])
+    with farcall.Executor(server.address) as executor:
+        executor.submit(abs, -1).result()
+        futures = [executor.submit(time.sleep, 0.01) for _ in range(40_000)]
+        server.process.kill()
+        before = time.process_time()
+        assert not concurrent.futures.wait(futures, timeout=120).not_done
+        assert time.process_time() - before < 4
+    with pytest.raises(farcall.ConnectionError):
+        futures[-1].result()
+
+
+def test_servers_that_join_later_get_tasks(start):
+    with metaserver() as address:
+        options = ["--pickled", "--pes", "1", "--metaserver", address]
+        start(options=options)
+        there = wait_until(
+            lambda: known(farcall.connect(address), "python/run"), what="the first server"
+        )
+        with farcall.Executor(address) as executor:
+            assert executor._max_workers == len(there._everywhere()) == 1
+            start(options=options)
+            wait_until(lambda: executor._max_workers == 2, what="the second server")
+            homes = executor.map(lambda _: (time.sleep(0.05), os.environ["HOME"])[1], range(20))
+            assert len(set(homes)) == 2
 
 
 def test_a_metaserver_tells_all_its_servers(start):

@@ -2,6 +2,7 @@
 
 import collections
 import concurrent.futures
+import contextlib
 import hashlib
 import json
 import pickle
@@ -43,6 +44,9 @@ _LONG_S = 0.05
 # user need some of the arrays that it may have.
 _KEPT_BYTES = 4 << 30
 _MOST_KEPT = 500
+# Time between two looks for servers that have joined, and how often a lost one may come back.
+_JOIN_S = 2.0
+_MOST_RETURNS = 4
 
 
 class Executor(concurrent.futures.Executor):
@@ -60,8 +64,9 @@ class Executor(concurrent.futures.Executor):
     those of the program's own modules work. Arrays and other contiguous parts of 64 KiB or more are
     sent to a server once, by their contents, and are read-only in the task.
 
-    If a server is lost, its tasks run again at another one, at most `retries` times. A task may
-    thus run twice. When the executor ends, so do the tasks that were not waited for.
+    Behind a metaserver, servers that join later get tasks, too. If a server is lost, its tasks run
+    again at another one, at most `retries` times. A task may thus run twice. When the executor
+    ends, so do the tasks that were not waited for.
     """
 
     def __init__(
@@ -80,8 +85,13 @@ class Executor(concurrent.futures.Executor):
         self._unfinished = 0
         self._is_shut = False
         self._failure: BaseException | None = None
-        self._sites = [_Site(server, function) for server, function in _found(servers)]
+        found, grids = _found(servers)
+        self._sites = [_Site(server, function) for server, function in found]
+        self._starts = collections.Counter(site.server.address for site in self._sites)
         _compare(self._sites)
+        self._over = threading.Event()
+        for grid in grids:
+            threading.Thread(target=self._watch, args=grid, daemon=True).start()
         self._thread = threading.Thread(target=self._serve, name="farcall.Executor", daemon=True)
         self._thread.start()
 
@@ -112,6 +122,7 @@ class Executor(concurrent.futures.Executor):
 
         With `cancel_futures`, tasks that have not begun are cancelled.
         """
+        self._over.set()
         with self._changed:
             self._is_shut = True
             dropped: list[_Work] = []
@@ -156,6 +167,29 @@ class Executor(concurrent.futures.Executor):
             self._modules = len(sys.modules)
             for module in own_modules():
                 self._pickler.register_pickle_by_value(module)
+
+    def _watch(self, address: str, function: Function) -> None:
+        """Takes servers that join the metaserver at this address, or come back to it."""
+        while not self._over.wait(_JOIN_S):
+            # Whatever fails here, the executor goes on with the servers that it has.
+            with contextlib.suppress(Exception):
+                for server, own in function._everywhere():
+                    if server.address != address:
+                        self._admit(server, own)
+
+    def _admit(self, server: Server, function: Function) -> None:
+        address = server.address
+        with self._changed:
+            is_known = any(site.server.address == address for site in self._sites)
+            if is_known or self._starts[address] > _MOST_RETURNS:
+                return
+            self._starts[address] += 1
+        with contextlib.suppress(Exception):  # such as another version of Python there
+            site = _Site(server, function)
+            _compare([site])
+            with self._changed:
+                self._sites.append(site)
+                self._changed.notify_all()
 
     def _serve(self) -> None:
         """Hands the tasks to the servers."""
@@ -243,7 +277,8 @@ class Executor(concurrent.futures.Executor):
                 else:
                     over.append(work)
             if not self._sites:
-                over.extend(work for work in self._waiting if work not in over)
+                # None of these is in the call: it waits again there, or is over.
+                over.extend(self._waiting)
                 self._waiting.clear()
             self._release(call, len(over))
         for work in over:
@@ -288,13 +323,15 @@ class _Work:
     def end(self, is_error: bool, pickled: bytes) -> None:
         try:
             value = load(pickled)
+            if is_error:
+                value, text = value
+                # Its own `__setattr__` may refuse that, as that of a frozen dataclass does.
+                BaseException.__setattr__(value, "__cause__", RemoteTraceback(text))
         except BaseException as error:
             self.fail(error)
             return
         if is_error:
-            raised, text = value
-            raised.__cause__ = RemoteTraceback(text)
-            self.future.set_exception(raised)
+            self.future.set_exception(value)
         else:
             self.future.set_result(value)
 
@@ -409,14 +446,15 @@ def _cloudpickle() -> Any:
 
 def _found(
     servers: str | Server | Iterable[str | Server] | None,
-) -> list[tuple[Server, Function]]:
-    """The servers that run functions of users, each once."""
+) -> tuple[list[tuple[Server, Function]], list[tuple[str, Function]]]:
+    """The servers that run functions of users, each once, and the metaservers that told them."""
     listed: list[str | Server | None] = (
         [servers] if servers is None or isinstance(servers, str | Server) else list(servers)
     )
     if not listed:
         raise ValueError("no server is given")
     found: dict[str, tuple[Server, Function]] = {}
+    grids: list[tuple[str, Function]] = []
     for one in listed:
         known = one if isinstance(one, Server) else connect(one)
         try:
@@ -426,9 +464,12 @@ def _found(
                 f"{known.address} does not run Python functions that users send; its operator "
                 "allows it with `farcall serve --pickled`, or `pickled = true` below [python]"
             ) from None
-        for server, own in function._everywhere():
+        there = function._everywhere()
+        if any(server.address != known.address for server, _ in there):
+            grids.append((known.address, function))
+        for server, own in there:
             found.setdefault(server.address, (server, own))
-    return list(found.values())
+    return list(found.values()), grids
 
 
 def _compare(sites: list[_Site]) -> None:

@@ -29,6 +29,8 @@ _MOST_KNOWN = 1024
 _WINDOW = 256
 # How often a server that waits for a call looks at what else has happened.
 _LOOK_S = 0.2
+# How long a server with calls under way waits for an iterator that another server asks.
+_PULL_S = 0.01
 # Time between two looks for servers that have joined, and how often a lost one may come back.
 _JOIN_S = 2.0
 _MOST_RETURNS = 4
@@ -89,6 +91,8 @@ class Sweep:
         self._holders = holders
         self._files: dict[str, list[str]] | None = None
         self._exhausted = False
+        # Whether a thread asks the caller's iterator for a call, without the lock.
+        self._pulling = False
         self._cancelled = False
         self._outstanding = 0
         self._serving = 0
@@ -241,8 +245,12 @@ class Sweep:
                     taken.append(entry)
                     if len(taken) == 1 and self._stack is not None:
                         size = self._size(self._costs[server])
-                elif taken or not waits or self._outstanding == 0:
+                elif taken or not (self._pulling or (waits and self._outstanding > 0)):
                     break
+                elif not waits:
+                    # The iterator that another server asks mostly answers at once.
+                    if not self._changed.wait_for(lambda: not self._pulling, _PULL_S):
+                        break
                 else:
                     # If another server is lost, this one makes its calls again. It also makes
                     # calls that another server cannot begin with.
@@ -309,19 +317,27 @@ class Sweep:
         )
 
     def _pull(self, function: Function) -> _Entry | None:
-        """The next call of the caller."""
-        if self._exhausted:
+        """The next call of the caller, whose iterator may take long, or call a function itself."""
+        if self._exhausted or self._pulling:
             return None
+        self._pulling = True
+        self._changed.release()
         try:
             number, call = next(self._calls)
         except StopIteration:
+            self._changed.acquire()
             self._exhausted = True
-            self._changed.notify_all()
             return None
         except BaseException as error:
             # The caller's iterator has failed: raised in the thread that waits.
+            self._changed.acquire()
             self._fail(error)
             return None
+        else:
+            self._changed.acquire()
+        finally:
+            self._pulling = False
+            self._changed.notify_all()
         if number == 0:
             self._stack = Stack.of(function.interface, call, self._fixed)
             if self._stack is not None:

@@ -10,9 +10,10 @@ use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyList, PyTuple};
 
 /// Whether the array has a mask, which no function would see.
-pub(super) fn is_masked(array: &Bound<'_, PyUntypedArray>) -> PyResult<bool> {
+pub(crate) fn is_masked(array: &Bound<'_, PyUntypedArray>) -> PyResult<bool> {
     static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = array.py();
     // SAFETY: the type is alive as long as the array.
@@ -26,8 +27,41 @@ pub(super) fn is_masked(array: &Bound<'_, PyUntypedArray>) -> PyResult<bool> {
     array.is_instance(class.bind(py))
 }
 
+/// Whether a list, or one within it, has an array with a mask. `levels` is the number of its
+/// dimensions, the last of which has numbers.
+pub(super) fn has_masks(value: &Bound<'_, PyAny>, levels: usize) -> PyResult<bool> {
+    if let Ok(array) = value.cast::<PyUntypedArray>() {
+        return is_masked(array);
+    }
+    if levels < 2 || !(value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>()) {
+        return Ok(false);
+    }
+    for one in value.try_iter()? {
+        if has_masks(&one?, levels - 1)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// How to pass a masked array.
 pub(super) const UNMASKED: &str = "its mask would be lost; pass its filled(value), or its data";
+
+/// What an array of this type would lose of a value, for an error message. `array` is the value as
+/// NumPy sees it.
+pub(crate) fn lost(
+    value: &Bound<'_, PyAny>,
+    array: &Bound<'_, PyUntypedArray>,
+    ty: Type,
+) -> PyResult<Option<String>> {
+    if has_masks(value, array.ndim())? {
+        return Ok(Some(format!("a masked array: {UNMASKED}")));
+    }
+    match inexact(array, ty)? {
+        None if value.cast::<PyUntypedArray>().is_err() => rounded(value, array, ty),
+        lost => Ok(lost),
+    }
+}
 
 /// A number of the array that the floating-point type cannot hold, for an error message: an integer
 /// that would be rounded, or a number that would become infinite.

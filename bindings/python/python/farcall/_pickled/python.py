@@ -7,7 +7,7 @@ import collections
 import inspect
 import json
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import cloudpickle
@@ -40,9 +40,9 @@ def _run(tasks: Any, *rest: Any) -> None:
     """Run pickled functions."""
     *blocks, reply = rest
     listed, digests = load(tasks)
-    for digest, block in zip(digests, blocks, strict=False):
-        _keep(digest, block)
-    results = np.frombuffer(dump([_result(Task(*task)) for task in listed]), np.uint8)
+    # Not all of them may find room among the blocks that are kept.
+    given = {digest: _keep(digest, block) for digest, block in zip(digests, blocks, strict=False)}
+    results = np.frombuffer(dump([_result(Task(*task), given) for task in listed]), np.uint8)
     for start in range(0, results.size, PIECE):
         piece = results[start : start + PIECE]
         reply(piece.size, piece)
@@ -56,19 +56,21 @@ _run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
 farcall.library(f"run({PARAMETERS})")(_run)
 
 
-def _keep(digest: bytes, block: np.ndarray[Any, Any]) -> None:
+def _keep(digest: bytes, block: np.ndarray[Any, Any]) -> bytes:
     """Copies a block, because the memory of a call does not outlive it."""
     if digest not in _kept:
         _kept[digest] = block.tobytes()
+    copy = _kept[digest]
     _kept.move_to_end(digest)
     while len(_kept) > 1 and sum(map(len, _kept.values())) > _KEPT_BYTES:
         _kept.popitem(last=False)
+    return copy
 
 
-def _result(task: Task) -> tuple[bool, bytes]:
+def _result(task: Task, given: Mapping[bytes, bytes]) -> tuple[bool, bytes]:
     """What a task returns, pickled; or True, and the error that it raises with its traceback."""
     try:
-        blocks = [_kept[digest] for digest in task.blocks]
+        blocks = [given[digest] for digest in task.blocks]
         if task.function is None:
             function, args, kwargs = load(task.pickled, blocks)
         else:
@@ -93,7 +95,12 @@ def _pickled_error(error: BaseException, text: str) -> bytes:
     """The error with its traceback. An error that cannot be pickled comes as its text."""
     try:
         pickled: bytes = cloudpickle.dumps((error, text), protocol=5)
-        load(pickled)
-    except Exception:
-        return dump((RuntimeError(f"{type(error).__name__}: {error}"), text))
-    return pickled
+        if isinstance(load(pickled)[0], BaseException):
+            return pickled
+    except Exception:  # it cannot travel
+        pass
+    try:
+        told = f": {error}"
+    except Exception:  # it cannot tell itself
+        told = ""
+    return dump((RuntimeError(f"{type(error).__name__}{told}"), text))
