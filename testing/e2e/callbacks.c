@@ -38,6 +38,23 @@ static void everything(char c, int16_t s, int64_t l, float f, double complex z, 
 
 static void square(double x, double *y) { *y = x * x; }
 
+static farcall_session own;
+
+static void waiting(double x, double *y) {
+  CHECK(farcall_probe(own) == FARCALL_RUNNING);
+  CHECK(farcall_wait(own, -1) == FARCALL_ARGUMENT);
+  CHECK(strstr(farcall_error_message(), "a callback waits for its own call") != NULL);
+  CHECK(farcall_wait_all(NULL, -1) == FARCALL_ARGUMENT);
+  CHECK(farcall_wait_any(NULL, -1, NULL) == FARCALL_ARGUMENT);
+  square(x, y);
+}
+
+static void giving_up(double x, double *y) {
+  square(x, y);
+  CHECK(farcall_cancel(own) == FARCALL_OK);
+  CHECK(farcall_wait(own, -1) == FARCALL_CANCELLED);
+}
+
 static void handler(const char *name, int32_t info) {
   CHECK(strcmp(name, "DGETRF") == 0 && info == 4);
   steps = -info;
@@ -82,6 +99,11 @@ int main(int argc, char **argv) {
   while (farcall_probe(sessions[0]) == FARCALL_RUNNING)
     ;
   CHECK(farcall_probe(sessions[0]) == FARCALL_OK && values[0][3] == 9);
+
+  CHECK((own = farcall_invoke_async(evaluate, 4, values[0], waiting)) != 0);
+  CHECK(farcall_wait(own, -1) == FARCALL_OK && values[0][3] == 9);
+  CHECK((own = farcall_invoke_async(evaluate, 4, values[0], giving_up)) != 0);
+  CHECK(farcall_wait(own, -1) == FARCALL_CANCELLED);
 
   /* The other names. */
   CHECK(setenv("FARCALL_SERVER", address, 1) == 0);

@@ -68,12 +68,22 @@ def test_small_integers_keep_their_sign_and_digits(values):
 def test_a_forked_child_has_connections_of_its_own(values):
     """It can call, and neither ends the calls of its parent nor takes their results."""
     connection = 3
-    assert values[5:] == [
+    assert values[5:10] == [
         f"child waits: {connection}",
         "child calls: 0",
         "child has 1",
         "parent waits: 0",
         "parent has 500",
+    ]
+
+
+def test_a_destructor_of_a_thread_can_call(values):
+    """The library's own variables of the thread are gone by then."""
+    unknown_session = 10
+    assert values[10:] == [
+        "ended thread waits: 0",
+        "ended thread has 1",
+        f"ended thread waits for nothing: {unknown_session}",
     ]
 
 

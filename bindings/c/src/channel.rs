@@ -2,7 +2,7 @@
 //! at a time may use a channel.
 
 use crate::Status;
-use crate::error::{self, Problem, guard};
+use crate::error::{Problem, guard, status};
 use crate::steps::Array;
 use farcall_channel::{ChannelError, Message, Reduction};
 use std::ffi::c_void;
@@ -445,12 +445,11 @@ pub(crate) fn with(
     channel: *mut Channel,
     act: impl FnOnce(&mut farcall_channel::Channel) -> Result<(), Problem>,
 ) -> Status {
-    let done = guard(None, || {
+    status(|| {
         // SAFETY: each caller of this has the promise that it is NULL or an open channel.
         let channel = unsafe { channel.as_mut() }.ok_or_else(|| Problem::null("channel"))?;
-        act(&mut channel.0).map(|()| Some(Status::FarcallOk))
-    });
-    done.unwrap_or_else(|| error::farcall_error_status())
+        act(&mut channel.0).map(|()| Status::FarcallOk)
+    })
 }
 
 impl From<ChannelError> for Problem {

@@ -83,14 +83,17 @@ thread_local! {
 /// failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn farcall_error_status() -> Status {
-    LAST.with_borrow(|(status, _)| *status)
+    // A destructor of the thread may come after that of the last error.
+    let known = LAST.try_with(|last| last.borrow().0);
+    known.unwrap_or(Status::FarcallInternal)
 }
 
 /// The message of the last operation of this thread that failed. It is valid until the next
 /// failure.
 #[unsafe(no_mangle)]
 pub extern "C" fn farcall_error_message() -> *const c_char {
-    LAST.with_borrow(|(_, message)| message.as_ptr())
+    let known = LAST.try_with(|last| last.borrow().1.as_ptr());
+    known.unwrap_or(c"the thread has ended, and its last error with it".as_ptr())
 }
 
 /// The text of a status, such as `connection`. It is valid until the program ends.
@@ -116,12 +119,16 @@ pub extern "C" fn farcall_status_text(status: i32) -> *const c_char {
 /// Runs the body of a function of the library, which returns `failed` on failure.
 #[inline]
 pub(crate) fn guard<T>(failed: T, body: impl FnOnce() -> Result<T, Problem>) -> T {
+    caught(body).unwrap_or(failed)
+}
+
+#[inline]
+fn caught<T>(body: impl FnOnce() -> Result<T, Problem>) -> Result<T, Status> {
     match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(value)) => return value,
-        Ok(Err(problem)) => fail(problem),
-        Err(_) => fail_by_panic(),
-    };
-    failed
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(problem)) => Err(fail(problem)),
+        Err(_) => Err(fail_by_panic()),
+    }
 }
 
 #[cold]
@@ -131,15 +138,16 @@ fn fail_by_panic() -> Status {
 }
 
 /// The same for functions that return a status.
+#[inline]
 pub(crate) fn status(body: impl FnOnce() -> Result<Status, Problem>) -> Status {
-    let done = guard(None, || body().map(Some));
-    done.unwrap_or_else(|| farcall_error_status())
+    caught(body).unwrap_or_else(|failed| failed)
 }
 
 /// Records a failure as the last one of this thread.
 #[cold]
 pub(crate) fn fail(problem: Problem) -> Status {
     let message = problem.message.replace('\0', "?");
-    LAST.set((problem.status, CString::new(message).unwrap_or_default()));
+    let last = (problem.status, CString::new(message).unwrap_or_default());
+    let _ = LAST.try_with(|known| known.replace(last));
     problem.status
 }

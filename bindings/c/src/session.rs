@@ -157,11 +157,13 @@ pub extern "C" fn farcall_session_times(session: SessionId) -> Times {
 }
 
 pub(crate) fn next_failed() -> Option<u64> {
-    FAILED.with_borrow_mut(VecDeque::pop_front)
+    let failed = FAILED.try_with(|failed| failed.borrow_mut().pop_front());
+    failed.ok().flatten()
 }
 
 pub(crate) fn remember_failed(ids: impl IntoIterator<Item = u64>) {
-    FAILED.set(ids.into_iter().collect());
+    // A destructor of the thread may come after that of the list.
+    let _ = FAILED.try_with(|failed| failed.replace(ids.into_iter().collect()));
 }
 
 fn clear(which: Option<&mut u64>) -> Option<&mut u64> {

@@ -138,11 +138,17 @@ impl Session {
     }
 }
 
-/// Waits until one of the sessions has ended; `false` if the time ends first.
+/// Waits until one of the sessions has ended; `false` if the time ends first. A callback cannot
+/// wait for its own call, which waits for the callback.
 fn wait_for_one(sessions: &[Arc<Session>], deadline: Option<Instant>) -> Result<bool, Problem> {
+    let others = sessions.iter().any(|one| !one.pending.calls_back_here());
     loop {
         if sessions.iter().any(|session| session.is_over()) {
             return Ok(true);
+        }
+        if !others {
+            let text = "a callback waits for its own call, which waits for the callback: return";
+            return Err(Problem::argument(text.to_owned()));
         }
         let own = sessions
             .iter()

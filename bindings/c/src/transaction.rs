@@ -56,7 +56,9 @@ thread_local! {
 
 /// Whether the calls of this thread are recorded.
 pub(crate) fn is_open() -> bool {
-    OPEN.with_borrow(Option::is_some)
+    // A destructor of the thread may come after that of the transaction.
+    OPEN.try_with(|open| open.borrow().is_some())
+        .unwrap_or(false)
 }
 
 /// Records a call.

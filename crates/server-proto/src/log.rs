@@ -213,6 +213,8 @@ pub struct Scanner {
     damaged: Option<u64>,
     /// Whether it has only zeros so far.
     is_blank: bool,
+    /// Where the payload of the last damaged frame ends.
+    payload_end: u64,
 }
 
 impl Scanner {
@@ -232,7 +234,10 @@ impl Scanner {
             if rest.len() < HEAD_BYTES && !is_end {
                 return None;
             }
-            let head = match decode(rest) {
+            // A payload has bytes of callers. What looks like a frame there has no say about the
+            // version, and a frame that is ours has the identity of the folder, which nobody knows.
+            let may_be = |head: &Result<Head, Newer>| head.is_ok() || here >= self.payload_end;
+            let head = match decode(rest).filter(may_be) {
                 None if rest.is_empty() => {
                     self.damaged = self.damaged.filter(|_| !self.is_blank);
                     return self.end_damage(here);
@@ -264,6 +269,7 @@ impl Scanner {
             self.start += HEAD_BYTES + if is_whole { length } else { 0 };
             if !is_whole {
                 (self.damaged, self.is_blank) = (Some(here), false);
+                self.payload_end = here + head.bytes();
             }
             return Some(Found::Frame(head, here, is_whole));
         }

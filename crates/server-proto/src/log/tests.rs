@@ -101,6 +101,28 @@ fn a_newer_version_is_no_damage() {
     assert_eq!(scan(&log)[0], Found::Newer(Newer(VERSION + 1)));
 }
 
+/// The server that was killed while it wrote a caller's array must start again.
+#[test]
+fn a_caller_cannot_make_a_torn_log_one_of_a_newer_version() {
+    let mut newer = log_of(&[]);
+    newer[41] = VERSION + 1;
+    let sum = crc32fast::hash(&newer[..HEAD_BYTES - 4]);
+    newer[HEAD_BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
+    assert!(matches!(scan(&newer)[..], [Found::Newer(_)]));
+    let payload = [newer.clone(), vec![7; 1000]].concat();
+    let whole = log_of(&[vec![1; 50], payload]);
+    for lost in 1..1000 {
+        let mut torn = whole.clone();
+        torn.truncate(whole.len() - lost);
+        let found = scan(&torn);
+        assert!(!found.iter().any(|found| matches!(found, Found::Newer(_))));
+        assert_eq!(merged(&torn, &torn).frames.len(), 2);
+        torn.resize(whole.len(), 0);
+        torn.extend(&newer);
+        assert!(scan(&torn).contains(&Found::Newer(Newer(VERSION + 1))));
+    }
+}
+
 #[test]
 fn a_trailer_is_found_from_its_end() {
     let mut file = vec![9; 1000];

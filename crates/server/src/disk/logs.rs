@@ -138,6 +138,7 @@ impl Logs {
                 None => Err(io::Error::other("there is no such record")),
             };
             ledger = write_anew(&path, &ledger, now, read)?.0;
+            put_in_place(&path)?;
         }
         let book = Book::open(path, ledger)?;
         Ok((book, rebuilt.records, rebuilt.changes))
@@ -253,8 +254,7 @@ fn remove_new(path: &Path) {
     let _ = new_names(path).map(fs::remove_file);
 }
 
-/// Writes both logs anew, and puts them into the place of the old ones. One log is always whole.
-/// After an error, the disk has no more of the new ones.
+/// Writes both logs anew, beside the old ones. After an error, the disk has no more of them.
 fn write_anew(
     path: &Path,
     ledger: &Ledger,
@@ -280,11 +280,19 @@ fn write_both(
     let mut b = private_file(second)?;
     io::copy(&mut File::open(first)?, &mut b)?;
     b.sync_all()?;
-    for (new, name) in new.iter().zip(NAMES) {
-        fs::rename(new, path.join(name))?;
+    Ok((ledger, [a, b]))
+}
+
+/// Puts new logs into the place of the old ones. One log is always whole.
+fn put_in_place(path: &Path) -> io::Result<()> {
+    for (new, name) in new_names(path).iter().zip(NAMES) {
+        // An earlier try may have come as far as this.
+        if new.try_exists()? {
+            fs::rename(new, path.join(name))?;
+        }
         sync_folder(path)?;
     }
-    Ok((ledger, [a, b]))
+    Ok(())
 }
 
 /// The open logs of a server, with the ledger of what they have.
@@ -295,6 +303,8 @@ pub(crate) struct Book {
     room: Room,
     /// Whether the logs may have bytes behind their end, after an error.
     is_dirty: bool,
+    /// Whether the new logs are not all in their place, after an error.
+    is_astray: bool,
 }
 
 impl Book {
@@ -302,6 +312,7 @@ impl Book {
     pub(crate) fn create(path: &Path, folder: u64, now: Moment) -> Result<Book, DiskError> {
         let none = |_| Err(io::Error::other("there are no records"));
         let (ledger, _) = write_anew(path, &Ledger::new(folder), now, none)?;
+        put_in_place(path)?;
         write_identity(path, folder)?;
         Book::open(path.to_path_buf(), ledger)
     }
@@ -325,6 +336,7 @@ impl Book {
             files,
             room,
             is_dirty: false,
+            is_astray: false,
         })
     }
 
@@ -344,8 +356,17 @@ impl Book {
 
     /// Writes the batch of the ledger.
     pub(crate) fn write_batch(&mut self) -> io::Result<()> {
-        let written = self.batch().write();
+        let written = self.settle_names().and_then(|()| self.batch().write());
         self.settle(written)
+    }
+
+    /// Nothing is recorded while a start would not find the logs that have it.
+    fn settle_names(&mut self) -> io::Result<()> {
+        if self.is_astray {
+            put_in_place(&self.path)?;
+            self.is_astray = false;
+        }
+        Ok(())
     }
 
     /// The batch of the ledger. Its end is told to [`Book::settle`] before the next one is taken.
@@ -391,6 +412,14 @@ impl Book {
         let files = &self.files;
         let read = |spot: Spot| read_spot(files, spot);
         let (ledger, files) = write_anew(&self.path, &self.ledger, now, read)?;
+        let placed = put_in_place(&self.path);
+        if placed.is_err() && new_names(&self.path)[0].try_exists().unwrap_or(false) {
+            remove_new(&self.path);
+            return placed;
+        }
+        // A start now reads the first new log, whose numbers go on where those of the old ones end.
+        // So what comes next belongs into the new ones, also if the second has no place yet.
+        self.is_astray = placed.is_err();
         tracing::debug!(
             "the logs of durable calls were written anew: {} bytes before, {} now",
             self.ledger.length(),
@@ -399,7 +428,7 @@ impl Book {
         self.room.end = ledger.length();
         self.ledger = ledger;
         self.files = files.map(Arc::new);
-        Ok(())
+        placed
     }
 }
 
@@ -427,6 +456,7 @@ impl Shelf {
     /// Records entries. The logs can be read and short arrays put down meanwhile.
     pub(super) fn record(&self, entries: &[Entry], now: Moment) -> io::Result<Vec<Event>> {
         let mut book = self.lock();
+        book.settle_names()?;
         let told = book.record(entries, now);
         let batch = book.batch();
         drop(book);

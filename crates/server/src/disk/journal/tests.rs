@@ -193,6 +193,44 @@ fn logs_that_cannot_be_written_anew_leave_nothing_behind() {
     assert!(!new[0].exists());
 }
 
+/// The first new log has its name and the second does not get it. A call that is recorded now must
+/// be where a start looks for it.
+#[test]
+fn a_new_log_that_does_not_get_its_name_loses_no_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let [second, aside] = [LOGS[1], "aside"].map(|name| folder.path().join(name));
+    let opened = open(folder.path()).unwrap();
+    for byte in 1..=3 {
+        opened.insert(byte);
+    }
+    fs::rename(&second, &aside).unwrap();
+    fs::create_dir(&second).unwrap();
+    let long = |byte| Record {
+        call: vec![byte; 3 << 20],
+        ..record(byte)
+    };
+    for byte in 11..=16 {
+        opened.write(Entry::Insert(Box::new(long(byte))));
+        opened.write(Entry::Forget(JobId([byte; 16])));
+    }
+    let told = opened.write(Entry::Insert(Box::new(record(4))));
+    let is_recorded = matches!(told, Event::Inserted(_, Ok(_)));
+    fs::remove_dir(&second).unwrap();
+    opened.insert(5);
+    drop(opened);
+    if !second.exists() {
+        fs::rename(&aside, &second).unwrap();
+    }
+    let records = open(folder.path()).unwrap().records;
+    let ids: Vec<u8> = records.iter().map(|record| record.id.0[0]).collect();
+    assert_eq!(ids.contains(&4), is_recorded, "{ids:?}");
+    assert_eq!(
+        ids,
+        [1, 2, 3, 5],
+        "a call that cannot be recorded is refused"
+    );
+}
+
 #[test]
 fn two_servers_do_not_share_a_folder() {
     let folder = tempfile::tempdir().unwrap();
