@@ -10,6 +10,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::io;
 use std::sync::PoisonError;
 
+/// cbindgen:ignore
 unsafe extern "C" {
     /// Writes to the `stdout` of C (`variadic.c`), among what the program itself prints, at once.
     fn farcall_internal_print(text: *const c_char, bytes: usize) -> c_int;

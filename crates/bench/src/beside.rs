@@ -4,6 +4,7 @@
 
 use super::table::{Better, Row};
 use crate::failure::Failure;
+use crate::progress;
 use farcall_client::{Argument, Function, Options, Pending, Scalar, Server};
 use farcall_lab::Daemon;
 use farcall_lab::{Lab, LabError, Shape};
@@ -208,11 +209,14 @@ pub(super) fn on_links(libraries: &Path, rounds: u32) -> Result<Vec<Row>, Failur
     let lab = match Lab::build(&[&[0, 1], &[0, 1]], Some(Shape::FAST_ETHERNET)) {
         Ok(lab) => lab,
         Err(error @ (LabError::NotRoot | LabError::NoProgram(_))) => {
-            eprintln!("calls over shaped links are left out: {error}");
+            progress::left_out(format_args!(
+                "calls over shaped links are left out: {error}"
+            ));
             return Ok(Vec::new());
         }
         Err(error) => return Err(Failure::failed(error.to_string())),
     };
+    progress::measuring("calls over shaped links");
     let server = start(&lab, libraries)?;
     let address = format!("farcall://{}:{}", lab.link_address(0, 0), server.port()?);
     let work = move || Ok(measure_links(&address, rounds.min(3)));

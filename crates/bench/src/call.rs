@@ -12,6 +12,7 @@ use super::raw::RawPeer;
 use super::table::{Better, Row, median, report_beside};
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::progress;
 use clap::Args;
 use farcall_client::{Argument, Function, Options, Pending, Scalar, Server};
 use farcall_lab::Daemon;
@@ -196,7 +197,8 @@ impl Contenders {
             match Contender::python(&arguments.python, &[argument, address]) {
                 Ok(contender) => contenders.ours.push((name, contender)),
                 Err(_) => {
-                    eprintln!("no Python with farcall, so its rows are left out; run `make build`");
+                    let text = "no Python with farcall, so its rows are left out";
+                    progress::left_out(format_args!("{text}; run `make build`"));
                     break;
                 }
             }
@@ -204,7 +206,8 @@ impl Contenders {
         match Contender::c(address) {
             Ok(contender) => contenders.ours.push(("C", contender)),
             Err(_) => {
-                eprintln!("the C client is not built, so its rows are left out; run `make build`")
+                let text = "the C client is not built, so its rows are left out";
+                progress::left_out(format_args!("{text}; run `make build`"));
             }
         }
         if arguments.peers {
@@ -229,7 +232,7 @@ fn with_each_disturbance(arguments: &Arguments, address: &str) -> Result<Vec<Row
             continue;
         }
         if !disturbance.is_allowed() {
-            eprintln!("calls {name} are left out: they need root");
+            progress::left_out(format_args!("calls {name} are left out: they need root"));
             continue;
         }
         let mut measured = disturbance.during(1, || {
@@ -254,6 +257,7 @@ fn measure(arguments: &Arguments, address: &str) -> Result<Vec<Row>, Failure> {
     let mut contenders = Contenders::start(arguments, address)?;
     let mut rows = Vec::new();
     for load in &LOADS {
+        progress::measuring(format_args!("calls: {}", load.what));
         rows.extend(measure_load(arguments, load, &server, &mut contenders)?);
     }
     Ok(rows)

@@ -7,6 +7,7 @@
 mod rows;
 
 use crate::failure::Failure;
+use crate::progress;
 use clap::Args;
 use farcall_flow::{Placement, Platform};
 use rows::{Bar, Row};
@@ -268,6 +269,7 @@ fn measure_all(arguments: &Arguments, folder: &Path) -> Result<Vec<Row>, Failure
     };
     let mut rows = Vec::new();
     for case in CASES.iter().filter(wanted) {
+        progress::measuring(case.name);
         let own = median(arguments.runs, || own(case))?;
         let peer = match &driver {
             Some(driver) if case.peer => {
@@ -275,6 +277,7 @@ fn measure_all(arguments: &Arguments, folder: &Path) -> Result<Vec<Row>, Failure
             }
             _ => None,
         };
+        progress::over();
         let first = rows.len();
         rows.extend(rows_of(case, &own, peer.as_ref()));
         if !arguments.json {

@@ -13,6 +13,7 @@ mod sharing;
 mod tree;
 
 use crate::failure::Failure;
+use crate::progress;
 use clap::{Args, ValueEnum};
 use lost::{BenchDaemon, Load, processors};
 use rows::{Bar, Row};
@@ -50,7 +51,7 @@ pub(crate) struct Arguments {
     seconds: f64,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// Lost time per switch
     Switch,
@@ -80,18 +81,24 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let wants = |part| arguments.part.is_none_or(|only| only == part);
+    let begins = |part: Part| {
+        let is_wanted = arguments.part.is_none_or(|only| only == part);
+        if is_wanted {
+            progress::measuring(format_args!("{part:?}"));
+        }
+        is_wanted
+    };
     let mut all = Vec::new();
-    if wants(Part::Channel) {
+    if begins(Part::Channel) {
         all.extend(channel::rows()?);
         if arguments.peers {
             all.extend(peers::mpich()?);
         }
     }
-    if wants(Part::Nodes) {
+    if begins(Part::Nodes) {
         all.extend(nodes::rows()?);
     }
-    if wants(Part::Switch) {
+    if begins(Part::Switch) {
         let loads = match arguments.matrix {
             true => matrix(arguments.seconds),
             false => loads(arguments.seconds),
@@ -100,23 +107,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             all.extend(measure(&load)?);
         }
     }
-    if wants(Part::Makespan) {
+    if begins(Part::Makespan) {
         let row = makespan(arguments.seconds)?;
         if arguments.peers {
             all.extend(peers::slurm(arguments.seconds, row.value)?);
         }
         all.push(row);
     }
-    if wants(Part::Mpi) {
+    if begins(Part::Mpi) {
         all.extend(mpi::rows(arguments.seconds)?);
     }
-    if wants(Part::Network) {
+    if begins(Part::Network) {
         all.extend(mpi::network_rows()?);
     }
-    if wants(Part::Calls) {
+    if begins(Part::Calls) {
         all.extend(calls::rows(arguments.seconds, arguments.peers)?);
     }
-    if wants(Part::Sharing) {
+    if begins(Part::Sharing) {
         all.extend(sharing::rows()?);
     }
     // A long part that needs root runs only if it is asked for.
@@ -169,12 +176,13 @@ fn matrix(seconds: f64) -> Vec<Load> {
 
 /// The rows of one load.
 fn measure(load: &Load) -> Result<Vec<Row>, Failure> {
-    let base = load.without_gang()?;
-    let (gang, breakdown, daemon) = load.with_gang()?;
     let name = format!(
         "{}, {} elements, {} ms, {}",
         load.program, load.elements, load.slice_ms, load.form
     );
+    progress::measuring(format_args!("switches: {name}"));
+    let base = load.without_gang()?;
+    let (gang, breakdown, daemon) = load.with_gang()?;
     let cores = processors().min(load.elements.into()) as f64;
     let slice = f64::from(load.slice_ms) * 1e3;
     let is_dedicated = usize::from(load.elements) <= processors();

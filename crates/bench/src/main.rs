@@ -14,6 +14,7 @@ mod machine;
 mod offload;
 mod papers;
 mod program;
+mod progress;
 mod raw;
 mod reach;
 mod reservation;
@@ -86,6 +87,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             signals::end_first();
+            progress::over();
             anstream::eprintln!("\x1b[1;31merror\x1b[0m: {failure}");
             failure.exit_code()
         }

@@ -7,6 +7,7 @@ mod programs;
 
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::progress;
 use crate::table::{Better, Row, report_beside};
 use clap::Args;
 use farcall_lab::Daemon;
@@ -81,6 +82,7 @@ fn here(arguments: &Arguments, programs: &Programs) -> Result<Vec<Row>, Failure>
     let address = server.address().replace("0.0.0.0", "127.0.0.1");
     let mut rows = Vec::new();
     for (name, is_dgesv) in [("dgesv", "1"), ("dgemm", "0")] {
+        progress::measuring(name);
         let (mut added, mut plain) = (Vec::new(), Vec::new());
         for _ in 0..arguments.rounds {
             let without = programs.plain(&["tiny", is_dgesv])?.printed()?;

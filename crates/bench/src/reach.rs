@@ -6,6 +6,7 @@ mod sshd;
 
 use crate::contender::Contender;
 use crate::failure::Failure;
+use crate::progress;
 use crate::table::{Better, Row, report};
 use clap::Args;
 use farcall_lab::Daemon;
@@ -84,9 +85,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             let echo = measure(over("echo-farcall")?, over("echo-cat")?, arguments.rounds)?;
             rows.push(echo_row(echo));
         }
-        None => {
-            eprintln!("bench reach: no sshd: the row of ssh is skipped; scripts/setup programs")
-        }
+        None => progress::left_out("no sshd: the row of ssh is skipped; scripts/setup programs"),
     }
     report(&rows, arguments.json, arguments.check)
 }

@@ -4,6 +4,7 @@
 
 use crate::failure::Failure;
 use crate::machine::Use;
+use crate::progress;
 use serde_json::{Value, json};
 
 /// Whether lower or higher figures are better.
@@ -60,6 +61,7 @@ impl Row {
 
 /// Prints the rows. With `check`, a missed bar is a failure.
 pub(crate) fn report(rows: &[Row], as_json: bool, check: bool) -> Result<(), Failure> {
+    progress::over();
     if as_json {
         let rows: Vec<Value> = rows.iter().map(Row::to_json).collect();
         println!("{}", json!({ "schema": 1, "rows": rows }));

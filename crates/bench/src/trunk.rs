@@ -14,6 +14,7 @@ mod tcp;
 use super::table::{Better, Row, report_beside};
 use crate::failure::Failure;
 use crate::machine::Machine;
+use crate::progress;
 use clap::Args;
 use farcall_lab::LabError;
 use std::path::PathBuf;
@@ -53,8 +54,13 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    fn wants(&self, name: &str) -> bool {
-        self.only.as_deref().is_none_or(|only| name.contains(only))
+    /// Whether a measurement is wanted, which then begins.
+    fn begins(&self, name: &str) -> bool {
+        let is_wanted = self.only.as_deref().is_none_or(|only| name.contains(only));
+        if is_wanted {
+            progress::measuring(name);
+        }
+        is_wanted
     }
 
     fn duration(&self) -> Duration {

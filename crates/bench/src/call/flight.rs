@@ -4,6 +4,7 @@
 use super::Arguments;
 use crate::contender::Contender;
 use crate::failure::Failure;
+use crate::progress;
 use crate::table::{Better, Row};
 use farcall_lab::Daemon;
 use std::process::Command;
@@ -17,11 +18,11 @@ const BAR: f64 = 0.8;
 /// Runs rounds of both in turn. There are no rows if the interpreter has no pyarrow.
 pub(super) fn measure(arguments: &Arguments, address: &str) -> Result<Vec<Row>, Failure> {
     let Ok(mut native) = Contender::python(&arguments.python, &["Arrow Flight"]) else {
-        eprintln!(
-            "no Python with pyarrow, so the row of its gateway is left out; run `make build`"
-        );
+        let text = "no Python with pyarrow, so the row of its gateway is left out";
+        progress::left_out(format_args!("{text}; run `make build`"));
         return Ok(Vec::new());
     };
+    progress::measuring("the gateway for Arrow Flight");
     let mut command = Command::new(crate::program::farcall()?);
     command
         .args(["gateway", "flight", "--own-identity", "--to", address])

@@ -3,6 +3,7 @@
 
 use super::{Arguments, median_of, serve};
 use crate::failure::Failure;
+use crate::progress;
 use crate::raw::RawPeer;
 use crate::table::{Better, Row};
 use farcall_client::{Argument, ArrayForm, Function, Handle, Options, Scalar, Server};
@@ -45,6 +46,7 @@ impl Drop for Folder {
 
 /// Runs rounds of our calls and of the exchanges to compare with, in turn.
 pub(super) fn measure(arguments: &Arguments) -> Result<Vec<Row>, Failure> {
+    progress::measuring("durable calls and stored arrays");
     let folder = Folder::make()?;
     let state = folder.0.join("state").to_string_lossy().into_owned();
     let process = serve(&arguments.libraries, &["--state", &state])?;

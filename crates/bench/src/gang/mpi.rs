@@ -8,6 +8,7 @@ use super::lost::{BenchDaemon, Sums, processors};
 use super::peers::{MPI, built, built_by, numbers, told};
 use super::rows::{Bar, Row};
 use crate::failure::Failure;
+use crate::progress;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -25,7 +26,8 @@ pub(super) fn rows(seconds: f64) -> Result<Vec<Row>, Failure> {
     let program = match built(PROGRAM) {
         Ok(program) => program,
         Err(why) => {
-            println!("two MPI jobs: skipped (apt-get install mpich): {why}");
+            let text = "two MPI jobs: skipped (apt-get install mpich)";
+            progress::left_out(format_args!("{text}: {why}"));
             return Ok(Vec::new());
         }
     };
@@ -59,7 +61,8 @@ pub(super) fn network_rows() -> Result<Vec<Row>, Failure> {
     for name in names {
         let place = Path::new(folder).join(name);
         if !place.is_dir() {
-            println!("{name} over channels: skipped (scripts/setup mpi): no {folder}/{name}");
+            let text = format!("skipped (scripts/setup mpi): no {folder}/{name}");
+            progress::left_out(format_args!("{name} over channels: {text}"));
             continue;
         }
         rows.extend(messages(name, &place.canonicalize()?)?);

@@ -5,6 +5,7 @@
 use super::channel::{PART, median, shape};
 use super::rows::{Bar, Row};
 use crate::failure::Failure;
+use crate::progress;
 use farcall_channel::{Channel, Engine, Faults, Fifo, Segment, Shape};
 use farcall_lab::Lab;
 use std::io;
@@ -49,7 +50,7 @@ pub(super) fn rows() -> Result<Vec<Row>, Failure> {
                 &|| Ok([socket(0)?, socket(1)?]),
             )?);
         }
-        Err(error) => println!("two namespaces: skipped: {error}"),
+        Err(error) => progress::left_out(format_args!("two namespaces: skipped: {error}")),
     }
     Ok(rows)
 }

@@ -5,6 +5,7 @@
 use super::channel::{ROUNDS, channel_bandwidth, channel_latency, median};
 use super::rows::{Bar, Row};
 use crate::failure::Failure;
+use crate::progress;
 use std::path::Path;
 use std::process::Command;
 
@@ -31,7 +32,8 @@ pub(super) fn mpich() -> Result<Vec<Row>, Failure> {
     let [latency, small, large] = match run_mpich() {
         Ok(figures) => figures,
         Err(why) => {
-            println!("MPICH: skipped (apt-get install mpich): {why}");
+            let text = "MPICH: skipped (apt-get install mpich)";
+            progress::left_out(format_args!("{text}: {why}"));
             return Ok(Vec::new());
         }
     };
@@ -121,7 +123,7 @@ fn slurm_times(words: &[&str], seconds: f64) -> Result<Option<Vec<f64>>, Failure
     match told {
         Ok(text) => Ok(Some(numbers(&text))),
         Err(why) => {
-            println!("Slurm: skipped: {why}");
+            progress::left_out(format_args!("Slurm: skipped: {why}"));
             Ok(None)
         }
     }

@@ -2,6 +2,7 @@
 //! A figure that is not a number misses every bar.
 
 use crate::failure::Failure;
+use crate::progress;
 use serde_json::json;
 
 /// The bar of a row.
@@ -70,6 +71,7 @@ impl Row {
 
 /// Prints the rows. With `check`, a missed bar is a failure.
 pub(super) fn report(rows: &[Row], as_json: bool, check: bool) -> Result<(), Failure> {
+    progress::over();
     let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
     if as_json {
         let rows: Vec<_> = rows

@@ -4,6 +4,7 @@
 use super::Arguments;
 use super::programs::{Programs, Ran, offload, run};
 use crate::failure::Failure;
+use crate::progress;
 use crate::table::{Better, Row};
 use farcall_lab::{Daemon, Lab, LabError, Quota, Shape};
 use std::process::Command;
@@ -42,11 +43,12 @@ pub(super) fn measure(arguments: &Arguments, programs: &Programs) -> Result<Vec<
     let line = match Line::new(arguments, programs) {
         Ok(line) => line,
         Err(error @ (LabError::NotRoot | LabError::NoProgram(_) | LabError::NoQuota(_))) => {
-            eprintln!("the rows over a line are left out: {error}");
+            progress::left_out(format_args!("the rows over a line are left out: {error}"));
             return Ok(Vec::new());
         }
         Err(error) => return Err(error.into()),
     };
+    progress::measuring("programs over a line");
     let rounds = arguments.rounds.div_ceil(3);
     let mut rows = line.large(rounds)?;
     rows.push(line.script(arguments, rounds)?);

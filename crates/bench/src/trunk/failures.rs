@@ -35,7 +35,7 @@ pub(super) fn measure(arguments: &Arguments, farcall: &Program) -> Result<Vec<Ro
     let mut rows = Vec::new();
     for disturbance in [Disturbance::Loops, Disturbance::Bursts] {
         let name = format!("working links taken out {}", disturbance.name());
-        if arguments.wants(&name) {
+        if arguments.begins(&name) {
             rows.push(links_taken_out(name, farcall, disturbance)?);
         }
     }
@@ -51,10 +51,10 @@ pub(super) fn measure(arguments: &Arguments, farcall: &Program) -> Result<Vec<Ro
                 rows.extend(rows_of(name, &times, disturbance, ours));
                 Ok(())
             };
-            if arguments.wants(&name) {
+            if arguments.begins(&name) {
                 measure(&name, true)?;
             }
-            if arguments.peers && arguments.wants(&peer) {
+            if arguments.peers && arguments.begins(&peer) {
                 measure(&peer, false)?;
             }
         }

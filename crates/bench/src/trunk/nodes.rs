@@ -28,7 +28,7 @@ const MEASURED: Duration = Duration::from_secs(5);
 const QUEUE: i32 = 20_000;
 
 pub(super) fn measure(arguments: &Arguments, farcall: &Program) -> Result<Vec<Row>, Failure> {
-    if !arguments.wants("nodes") {
+    if !arguments.begins("nodes") {
         return Ok(Vec::new());
     }
     let measured = COUNTS.map(|count| one_trunk(farcall, count));

@@ -4,6 +4,7 @@
 
 use super::{Arguments, Program, row};
 use crate::failure::Failure;
+use crate::progress;
 use crate::table::{Better, Row};
 use farcall_lab::{Daemon, Lab, Shape, TOPOLOGIES, Topology};
 use std::net::Ipv4Addr;
@@ -23,14 +24,13 @@ const MPI: &str = "benches/trunk/alltoall.c";
 
 pub(super) fn measure(arguments: &Arguments, farcall: &Program) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
-    let wanted = [
-        ("NFS", arguments.wants("NFS")),
-        ("MPI", arguments.wants("MPI")),
-    ];
-    for (what, _) in wanted.into_iter().filter(|(_, wanted)| *wanted) {
+    for what in ["NFS", "MPI"] {
+        if !arguments.begins(what) {
+            continue;
+        }
         let folder = tempfile::tempdir()?;
         if let Err(why) = prepare(what, folder.path()) {
-            println!("{what}: skipped: {why}");
+            progress::left_out(format_args!("{what}: skipped: {why}"));
             continue;
         }
         for topology in UNLIKE.map(|index| &TOPOLOGIES[index]) {

@@ -21,16 +21,16 @@ pub(super) fn measure(arguments: &Arguments, farcall: &Program) -> Result<Vec<Ro
         if policy != "max-min" && !arguments.peers {
             continue;
         }
-        if arguments.wants("small packets") {
+        if arguments.begins("small packets") {
             rows.push(beside_small_packets(arguments, farcall, policy)?);
         }
-        if arguments.wants("sparse") {
+        if arguments.begins("sparse") {
             rows.push(sparse(farcall, policy)?);
         }
-        if arguments.wants("stages") {
+        if arguments.begins("stages") {
             rows.extend(in_stages(arguments, farcall, policy)?);
         }
-        if arguments.wants(&format!("weights {policy}")) && policy != "round-robin" {
+        if arguments.begins(&format!("weights {policy}")) && policy != "round-robin" {
             rows.extend(weights_over_time(farcall, policy)?);
         }
     }

@@ -21,7 +21,7 @@ const HALF_A_GIGABIT: Shape = Shape {
 };
 
 pub(super) fn measure(arguments: &Arguments, farcall: &Program) -> Result<Vec<Row>, Failure> {
-    if !arguments.wants("key") {
+    if !arguments.begins("key") {
         return Ok(Vec::new());
     }
     let mut key = tempfile::NamedTempFile::new()?;

@@ -53,7 +53,7 @@ const OTHERS: [System; 6] = [
 pub(super) fn measure(arguments: &Arguments, farcall: &Program) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for topology in &TOPOLOGIES {
-        if !arguments.wants(&format!("({})", topology.name)) {
+        if !arguments.begins(&format!("({})", topology.name)) {
             continue;
         }
         rows.extend(measure_system(arguments, farcall, topology, OURS)?);
@@ -62,7 +62,7 @@ pub(super) fn measure(arguments: &Arguments, farcall: &Program) -> Result<Vec<Ro
         }
     }
     for topology in &TOPOLOGIES {
-        if arguments.wants(&format!("learned {}", topology.name)) {
+        if arguments.begins(&format!("learned {}", topology.name)) {
             rows.extend(measure_system(
                 arguments,
                 farcall,
@@ -71,7 +71,7 @@ pub(super) fn measure(arguments: &Arguments, farcall: &Program) -> Result<Vec<Ro
             )?);
         }
     }
-    if arguments.wants("change") {
+    if arguments.begins("change") {
         rows.extend(measure_changes(farcall)?);
     }
     Ok(rows)

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 pub(super) fn measure(arguments: &Arguments, farcall: &Program) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
-    if arguments.wants("ping") {
+    if arguments.begins("ping") {
         rows.push(beside_a_ping(arguments, farcall, "max-min")?);
         for policy in ["traffic", "link-count", "round-robin"] {
             if arguments.peers {
@@ -18,10 +18,10 @@ pub(super) fn measure(arguments: &Arguments, farcall: &Program) -> Result<Vec<Ro
             }
         }
     }
-    if arguments.wants("loss") {
+    if arguments.begins("loss") {
         rows.push(with_loss(arguments, farcall)?);
     }
-    if arguments.wants("speed") {
+    if arguments.begins("speed") {
         rows.extend(unshaped(arguments, farcall)?);
     }
     Ok(rows)

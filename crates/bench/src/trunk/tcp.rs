@@ -24,7 +24,7 @@ pub(super) fn measure(arguments: &Arguments, farcall: &Program) -> Result<Vec<Ro
     for disturbance in Disturbance::ALL {
         for control in CONGESTION_CONTROLS {
             let name = format!("beside TCP, {}, {control}", disturbance.name());
-            if arguments.wants(&name) {
+            if arguments.begins(&name) {
                 let measured = compare(arguments, farcall, disturbance, control)?;
                 rows.extend(rows_of(&name, &measured, disturbance));
             }
