@@ -1,7 +1,9 @@
 """The output of `farcall flow` for scripts, and the recorder of MPI programs."""
 
+import csv
 import json
 import subprocess
+from xml.etree import ElementTree
 
 import pytest
 from servers import FARCALL, ROOT
@@ -80,6 +82,23 @@ def test_a_full_disk_leaves_the_figures(tmp_path):
     assert "/dev/full" in run.stderr
     assert json.loads(run.stdout)["makespan"] == 5.0
     assert links.read_text().count("\n") == 65
+
+
+def test_names_of_an_edge_list_come_through_tables_and_pictures(tmp_path):
+    edges, links = tmp_path / "edges.csv", tmp_path / "links.csv"
+    names = ['"a', "$b", "c_{$", "<d&>"]
+    edges.write_text("".join(f"both,{n},{name},1\n" for n, name in enumerate(names)))
+    with edges.open("a") as file:
+        file.writelines(f"both,{name},hub,1\n" for name in names)
+    ring = ["--platform", f"edges:{edges}", "--pattern", "ring", "--size", "1"]
+    assert flow("run", *ring, "--links", links).returncode == 0
+    with links.open(newline="") as file:
+        found = [row["name"] for row in csv.DictReader(file)]
+    assert found[:4] == ['0 to "a', '"a to 0', "1 to $b", "$b to 1"]
+    picture = tmp_path / "load.svg"
+    run = flow("plot", *ring, "-o", picture)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
 
 
 def test_recorded_mpi_programs_are_simulated():

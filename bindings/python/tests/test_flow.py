@@ -8,8 +8,10 @@ import time
 import numpy as np
 import pytest
 from farcall import flow
+from farcall.flow import plot
 from farcall.flow.plot import MAX_COLUMNS, _rates
 from matplotlib import pyplot
+from matplotlib.figure import Figure
 from servers import FARCALL
 
 TORUS = flow.Platform("torus:4x4,bandwidth=1e9")
@@ -216,6 +218,12 @@ def test_the_rates_of_a_timeline_are_those_of_the_messages():
     assert rates[0, quarter:] == pytest.approx(0, abs=1e-9)
     assert rates[1, :quarter] == pytest.approx(0, abs=1e-9)
     assert rates[1, quarter:] == pytest.approx(20 / 3)
+
+
+def test_a_name_with_dollars_is_no_formula():
+    axes = Figure().subplots()
+    plot._list(axes, [flow.HotLink(0, "a$b to c$d", 1.0, 1, [(0, 1, 1.0)])])
+    assert not axes.texts[0].get_parse_math()
 
 
 @pytest.mark.parametrize("kind", ["heat-map", "timeline"])

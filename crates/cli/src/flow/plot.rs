@@ -1,7 +1,7 @@
 //! `farcall flow plot`: simulates a pattern and has the Python package draw it. The command writes
 //! the data and no picture itself.
 
-use super::run::{MessageTable, Table, write_links};
+use super::run::{MessageTable, Table, field, write_links};
 use super::workload::Options;
 use crate::failure::Failure;
 use crate::picture::{Painter, check_form};
@@ -90,7 +90,7 @@ fn write_users(
     let mut out = Table::create(file)?;
     out.write(format_args!("link,name,source,destination,share,pairs\n"));
     for (&link, users) in links.iter().zip(users) {
-        let (name, pairs) = (platform.link_name(link), users.len());
+        let (name, pairs) = (field(platform.link_name(link)), users.len());
         let total: f64 = users.iter().map(|user| user.2).sum();
         for (source, destination, bytes) in users.iter().take(USERS) {
             let share = bytes / total;

@@ -196,6 +196,14 @@ impl Table {
     }
 }
 
+/// A text as a field of a CSV file. The names of an edge list can have quotation marks.
+pub(super) fn field(text: String) -> String {
+    match text.contains('"') {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text,
+    }
+}
+
 /// Writes `link,name,bandwidth,bytes,utilisation,panel,row,column`, one row a link.
 pub(super) fn write_links(
     file: &Path,
@@ -214,7 +222,7 @@ pub(super) fn write_links(
         } else {
             0.0
         };
-        let name = platform.link_name(link as u32);
+        let name = field(platform.link_name(link as u32));
         let place = platform.place(link as u32);
         out.write(format_args!(
             "{link},{name},{bandwidth},{bytes},{utilisation},{},{},{}\n",
