@@ -74,6 +74,14 @@ def test_a_plot_without_its_packages_says_so(tmp_path):
     assert "--python" in run.stderr
 
 
+def test_a_picture_that_cannot_be_written_is_refused_before_the_simulation(tmp_path):
+    picture = str(tmp_path / "absent" / "picture.svg")
+    # The simulation would need minutes.
+    large = ["--platform", "torus:64x64", "--pattern", "all-to-all", "--size", "1"]
+    run = flow("plot", *large, "--placement", "random:1", "-o", picture)
+    assert (run.returncode, "there is no such folder" in run.stderr) == (2, True)
+
+
 def test_a_full_disk_leaves_the_figures(tmp_path):
     links = tmp_path / "links.csv"
     files = ["--messages", "/dev/full", "--links", links]

@@ -5,6 +5,7 @@ use super::run::{MessageTable, Table, field, write_links};
 use super::workload::Options;
 use crate::failure::Failure;
 use crate::picture::{Painter, check_form};
+use crate::results::check_files;
 use clap::{Args, ValueEnum};
 use farcall_flow::platform::LinkId;
 use farcall_flow::{LinkUser, Platform, Record};
@@ -50,6 +51,7 @@ const USERS: usize = 3;
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     check_form("--output", &arguments.output)?;
+    check_files([&arguments.output])?;
     let folder = tempfile::tempdir()
         .map_err(|error| Failure::failed(format!("cannot make a temporary folder: {error}")))?;
     let data = folder.path().join("data.csv");
