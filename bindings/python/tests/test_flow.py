@@ -5,6 +5,7 @@ import subprocess
 import threading
 import time
 
+import matplotlib
 import numpy as np
 import pytest
 from farcall import flow
@@ -218,6 +219,19 @@ def test_the_rates_of_a_timeline_are_those_of_the_messages():
     assert rates[0, quarter:] == pytest.approx(0, abs=1e-9)
     assert rates[1, :quarter] == pytest.approx(0, abs=1e-9)
     assert rates[1, quarter:] == pytest.approx(20 / 3)
+
+
+def test_pictures_leave_the_figures_of_the_program_alone(tmp_path):
+    result = flow.simulate(TORUS, flow.pattern("ring", TORUS, 1))
+    backend = matplotlib.get_backend()
+    try:
+        matplotlib.use("svg")
+        figures = pyplot.get_fignums()
+        plot.heat_map(result, tmp_path / "load.png")
+        plot.timeline(result, tmp_path / "timeline.svg")
+        assert (pyplot.get_fignums(), matplotlib.get_backend()) == (figures, "svg")
+    finally:
+        matplotlib.use(backend)
 
 
 def test_a_name_with_dollars_is_no_formula():

@@ -49,17 +49,13 @@ class Links:
     utilisation: Floats
 
 
-def _figure(width: float, height: float, *, empty: bool = False) -> tuple[Any, Any]:
+def _figure(width: float, height: float) -> Any:
+    """A figure that ends with its last reference, and leaves the figures of pyplot alone."""
     try:
-        import matplotlib
+        from matplotlib.figure import Figure
     except ImportError:
         raise ImportError("plots need matplotlib: pip install matplotlib") from None
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    if empty:
-        return pyplot.figure(figsize=(width, height), layout="constrained"), None
-    return pyplot.subplots(figsize=(width, height), layout="constrained")
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def heat_map(result: Result, path: str | PathLike[str]) -> None:
@@ -133,7 +129,7 @@ def _heat_map(links: Links, hottest: list[HotLink], path: str | PathLike[str]) -
     columns = max(len(row) for row in layout)
     heights = [3.6 if square else 1.5] * len(layout) + [0.4 + 0.17 * (len(hottest) + 1)]
     width = 9.0 if columns > 1 else 6.5
-    figure, _ = _figure(width, 0.6 + sum(heights), empty=True)
+    figure = _figure(width, 0.6 + sum(heights))
     grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
     top = float(np.nanmax(links.utilisation, initial=0)) or 1.0
     image = None
@@ -194,10 +190,12 @@ def _timeline(
     ranks = int(source.max(initial=0)) + 1
     start, end = start / second, end / second
     if ranks <= MAX_RANKS and len(source) <= MAX_BARS:
-        figure, axes = _figure(10, 1.6 + 0.2 * ranks)
+        figure = _figure(10, 1.6 + 0.2 * ranks)
+        axes = figure.subplots()
         image, scale, what = _bars(axes, source, size, start, end)
     else:
-        figure, axes = _figure(10, 7)
+        figure = _figure(10, 7)
+        axes = figure.subplots()
         image, scale, what = _rates(axes, source, size, start, end)
     rates = np.asarray(image.get_array()) / second
     largest = float(rates.max(initial=0))
