@@ -240,6 +240,25 @@ def test_a_name_with_dollars_is_no_formula():
     assert not axes.texts[0].get_parse_math()
 
 
+def test_what_a_run_has_not_kept_is_told(tmp_path):
+    pattern = flow.pattern("ring", TORUS, 1)
+    result = flow.simulate(TORUS, pattern, keep_messages=False, keep_links=False)
+    for wanted in (
+        result.messages,
+        lambda: result.write(tmp_path / "messages.csv"),
+        lambda: plot.timeline(result, tmp_path / "timeline.svg"),
+    ):
+        with pytest.raises(ValueError, match="keep_messages=True"):
+            wanted()
+    for wanted in (
+        result.links,
+        lambda: result.utilisation,
+        lambda: plot.heat_map(result, tmp_path / "load.svg"),
+    ):
+        with pytest.raises(ValueError, match="keep_links=True"):
+            wanted()
+
+
 @pytest.mark.parametrize("kind", ["heat-map", "timeline"])
 @pytest.mark.parametrize("suffix", [".svg", ".png"])
 def test_pictures_from_the_command(tmp_path, kind, suffix):

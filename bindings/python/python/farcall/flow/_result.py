@@ -62,6 +62,7 @@ class Result:
     @property
     def utilisation(self) -> npt.NDArray[np.float64]:
         """Bytes over each link, divided by the bytes that it could carry in the makespan."""
+        self._require_links()
         capacity = self.platform.bandwidths * self.makespan
         used: npt.NDArray[np.float64] = np.divide(
             self.link_bytes, capacity, out=np.zeros_like(self.link_bytes), where=capacity > 0
@@ -70,6 +71,7 @@ class Result:
 
     def messages(self) -> Any:
         """Arrow table of all messages in the order of arrival."""
+        self._require_messages()
         names = ("source", "destination", "bytes", "start", "end")
         return arrow().table({name: getattr(self, name) for name in names})
 
@@ -109,6 +111,10 @@ class Result:
             most = [(source, to, size / total) for source, to, size in pairs[:users]]
             found.append(HotLink(link, names[link], float(utilisation[link]), len(pairs), most))
         return found
+
+    def _require_messages(self) -> None:
+        if len(self.source) < self.message_count:
+            raise ValueError("this run has kept no messages: use keep_messages=True")
 
     def _require_links(self) -> None:
         if len(self.link_bytes) == 0:

@@ -74,6 +74,7 @@ def timeline(result: Result, path: str | PathLike[str]) -> None:
 
     With many ranks or messages, draw the rate at which each rank sends instead.
     """
+    result._require_messages()
     source = result.source.astype(np.int64)
     _timeline(source, result.bytes, result.start, result.end, path)
 
