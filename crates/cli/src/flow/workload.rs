@@ -79,9 +79,9 @@ pub(super) struct Options {
     #[arg(long, value_name = "M", default_value_t = 1, value_parser = some())]
     count: u32,
     /// With --mode iterated: stop when no rate changes by more than this fraction. With inf, there
-    /// are no further rounds
-    #[arg(long, default_value_t = 0.01)]
-    threshold: f64,
+    /// are no further rounds [default: 0.01]
+    #[arg(long)]
+    threshold: Option<f64>,
     /// With --mode exact: the fraction of its bandwidth by which the load of a link can be off.
     /// 0.01 is several times faster on large networks with contention, and checks itself
     #[arg(long, value_name = "FRACTION", default_value_t = 0.0)]
@@ -209,7 +209,7 @@ impl Options {
             mode: match self.mode {
                 ModeName::Exact | ModeName::Packets => Mode::Exact,
                 ModeName::Iterated => Mode::Iterated {
-                    threshold: self.threshold,
+                    threshold: self.threshold.unwrap_or(0.01),
                 },
                 ModeName::EqualSplit => Mode::EqualSplit,
             },
@@ -252,8 +252,14 @@ impl Options {
 
     /// Refuses numbers that are out of range, and options that would have no effect.
     fn check(&self, workload: &Workload, platform: &Platform) -> Result<(), Failure> {
-        if self.threshold.is_nan() || self.threshold < 0.0 {
-            return Err(negative("--threshold"));
+        if let Some(threshold) = self.threshold {
+            if threshold.is_nan() || threshold < 0.0 {
+                return Err(negative("--threshold"));
+            }
+            if self.mode != ModeName::Iterated {
+                let message = "--threshold: only --mode iterated has a threshold";
+                return Err(Failure::usage(message));
+            }
         }
         if !(self.resolution.is_finite() && self.resolution >= 0.0) {
             return Err(negative("--resolution"));

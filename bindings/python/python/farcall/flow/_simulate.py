@@ -147,6 +147,9 @@ def simulate(
     of_modes = (
         ("verify", verify, ("exact",)),
         ("tolerance", tolerance > 0, ("exact",)),
+        ("threshold", threshold != 0.01, ("iterated",)),
+        ("packet_size", packet_size != 1500.0, ("packets",)),
+        ("buffer", buffer != 16, ("packets",)),
         ("virtual_output_queues", virtual_output_queues, ("packets",)),
         ("resolution", resolution > 0, ("exact", "iterated", "equal-split")),
         ("stored_packet", stored_packet > 0, ("exact", "iterated", "equal-split")),
