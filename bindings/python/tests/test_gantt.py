@@ -1,5 +1,6 @@
 """The chart of slices."""
 
+import math
 import subprocess
 import sys
 
@@ -45,6 +46,16 @@ def test_the_picture(tmp_path):
     text = picture.read_text()
     assert text.startswith("<?xml")
     assert text.count("<svg") == 1
+
+
+def test_more_slices_than_a_chart_has_are_refused(tmp_path):
+    pytest.importorskip("matplotlib")
+    found = [_gantt.Slice("a", n % 3, n, n + 1) for n in range(_gantt.MAX_SLICES + 1)]
+    picture = tmp_path / "slices.svg"
+    with pytest.raises(ValueError, match=r"20001 slices .* --from and --to"):
+        _gantt.draw(found, picture, 0.0, math.inf)
+    _gantt.draw(found, picture, 0.0, 100.0)
+    assert picture.exists()
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", TRACE.splitlines()[0] + "\n"])

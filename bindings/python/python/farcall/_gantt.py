@@ -79,9 +79,14 @@ def draw(found: list[Slice], path: Path, begin: float, end: float) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot  # noqa: PLC0415
 
-    shown = [each for each in found if each.end > begin and each.begin < end][:MAX_SLICES]
+    shown = [each for each in found if each.end > begin and each.begin < end]
     if not shown:
         raise ValueError(f"there is no slice between {begin} and {end} s")
+    if len(shown) > MAX_SLICES:
+        raise ValueError(
+            f"there are {len(shown)} slices between {begin} and {end} s, but a chart has at most "
+            f"{MAX_SLICES}; draw a part with --from and --to"
+        )
     nodes = sorted({each.node for each in shown})
     jobs = sorted({each.job for each in shown})
     figure, axes = pyplot.subplots(figsize=(10, 1.2 + 0.45 * len(nodes)), layout="constrained")
