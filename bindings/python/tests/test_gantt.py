@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+import time
 
 import pytest
 from farcall import _gantt
@@ -56,6 +57,15 @@ def test_more_slices_than_a_chart_has_are_refused(tmp_path):
         _gantt.draw(found, picture, 0.0, math.inf)
     _gantt.draw(found, picture, 0.0, 100.0)
     assert picture.exists()
+
+
+def test_many_jobs_cost_no_more_than_few(tmp_path):
+    pytest.importorskip("matplotlib")
+    found = [_gantt.Slice("a", n, n, n + 0.9) for n in range(_gantt.MAX_SLICES)]
+    begin = time.process_time()
+    _gantt.draw(found, tmp_path / "slices.png", 0.0, math.inf)
+    # A look through all slices for each job would take many minutes.
+    assert time.process_time() - begin < 60
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", TRACE.splitlines()[0] + "\n"])

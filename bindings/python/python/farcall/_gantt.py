@@ -78,6 +78,7 @@ def draw(found: list[Slice], path: Path, begin: float, end: float) -> None:
         raise ImportError("charts need matplotlib: pip install matplotlib") from None
     matplotlib.use("Agg")
     from matplotlib import pyplot  # noqa: PLC0415
+    from matplotlib.patches import Patch  # noqa: PLC0415
 
     shown = [each for each in found if each.end > begin and each.begin < end]
     if not shown:
@@ -87,31 +88,30 @@ def draw(found: list[Slice], path: Path, begin: float, end: float) -> None:
             f"there are {len(shown)} slices between {begin} and {end} s, but a chart has at most "
             f"{MAX_SLICES}; draw a part with --from and --to"
         )
-    nodes = sorted({each.node for each in shown})
+    nodes: dict[str, list[Slice]] = {node: [] for node in sorted({each.node for each in shown})}
+    for each in shown:
+        nodes[each.node].append(each)
     jobs = sorted({each.job for each in shown})
     figure, axes = pyplot.subplots(figsize=(10, 1.2 + 0.45 * len(nodes)), layout="constrained")
-    placed = {node: lanes([each for each in shown if each.node == node]) for node in nodes}
     colours = pyplot.get_cmap("tab10" if len(jobs) <= 10 else "tab20")
-    for index, job in enumerate(jobs):
-        label = f"job {job}"
-        for row, (places, count) in enumerate(placed.values()):
-            for lane in range(count):
-                bars = [
-                    (max(each.begin, begin), min(each.end, end) - max(each.begin, begin))
-                    for each, place in places.items()
-                    if each.job == job and place == lane
-                ]
-                if bars:
-                    colour, height = colours(index % colours.N), 0.8 / count
-                    place = (row - 0.4 + lane * height, height)
-                    axes.broken_barh(bars, place, facecolors=colour, label=label)
-                    label = "_"
+    colour = {job: colours(index % colours.N) for index, job in enumerate(jobs)}
+    for row, mine in enumerate(nodes.values()):
+        places, count = lanes(mine)
+        rows: list[list[Slice]] = [[] for _ in range(count)]
+        for each, lane in places.items():
+            rows[lane].append(each)
+        for lane, bars in enumerate(rows):
+            starts = [max(each.begin, begin) for each in bars]
+            spans = [(s, min(each.end, end) - s) for s, each in zip(starts, bars, strict=True)]
+            place = (row - 0.4 + lane * 0.8 / count, 0.8 / count)
+            axes.broken_barh(spans, place, facecolors=[colour[each.job] for each in bars])
     axes.set_yticks(range(len(nodes)), nodes)
     axes.set_xlabel("seconds after the first switch")
     axes.invert_yaxis()
     axes.spines[["top", "right"]].set_visible(False)
     if len(jobs) <= 20:
-        figure.legend(loc="outside right upper", frameon=False)
+        keys = [Patch(color=colour[job], label=f"job {job}") for job in jobs]
+        figure.legend(handles=keys, loc="outside right upper", frameon=False)
     figure.savefig(path)
 
 
