@@ -105,10 +105,17 @@ impl EdgeList {
     }
 }
 
-/// The name of a vertex as links say it: `07` is node 7.
-fn vertex(text: &str) -> String {
-    let number = text.parse::<u32>();
-    number.map_or_else(|_| text.to_owned(), |number| number.to_string())
+/// The name of a vertex as links say it: `07` is node 7. A whole number that no node can have is
+/// refused, because it would become the name of a switch.
+fn vertex(text: &str) -> Result<String, String> {
+    if let Ok(number) = text.parse::<u32>() {
+        return Ok(number.to_string());
+    }
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    match !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => Err(format!("node `{text}`: nodes are numbered 0, 1, 2, ...")),
+        false => Ok(text.to_owned()),
+    }
 }
 
 #[derive(Default)]
@@ -134,7 +141,8 @@ impl Reader {
             let reason = "expected `from,to,bandwidth` or `both,from,to,bandwidth`";
             return Err(TextError::new(number, reason));
         };
-        let (mut from, mut to) = (vertex(from), vertex(to));
+        let vertex = |text| vertex(text).map_err(|reason| TextError::new(number, reason));
+        let (mut from, mut to) = (vertex(from)?, vertex(to)?);
         if from == to || from.is_empty() || to.is_empty() {
             return Err(TextError::new(
                 number,

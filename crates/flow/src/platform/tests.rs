@@ -177,6 +177,12 @@ fn edge_list_errors_name_the_line() {
     for (text, line, part) in [
         ("0,1,1e9\n1,0", 2, "expected"),
         ("0,0,1", 1, "different"),
+        (
+            "both,0,1,1\nboth,-1,0,1",
+            2,
+            "node `-1`: nodes are numbered",
+        ),
+        ("both,0,4294967296,1", 1, "node `4294967296`"),
         ("0,1,fast", 1, "unknown unit"),
         ("0,2,1", 0, "node 1 has no link"),
         ("0,1,1", 0, "no path from node 1 to node 0"),
