@@ -249,16 +249,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn measure_all(arguments: &Arguments, folder: &Path) -> Result<Vec<Row>, Failure> {
-    let driver = if arguments.peers {
-        Some(build_driver(folder)?)
-    } else {
-        None
-    };
     let wanted = |case: &&Case| {
         arguments
             .only
             .as_ref()
             .is_none_or(|text| case.name.contains(text))
+    };
+    if let (Some(text), None) = (&arguments.only, CASES.iter().find(wanted)) {
+        let names = CASES.map(|case| case.name).join("\n  ");
+        return Err(Failure::usage(format!(
+            "--only {text}: no workload has this in its name; they are\n  {names}"
+        )));
+    }
+    let driver = if arguments.peers {
+        Some(build_driver(folder)?)
+    } else {
+        None
     };
     let mut rows = Vec::new();
     for case in CASES.iter().filter(wanted) {
@@ -421,4 +427,24 @@ fn build_driver(folder: &Path) -> Result<PathBuf, Failure> {
     Err(Failure::failed(format!(
         "the SimGrid driver cannot be built: {error}\n  {hint}"
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run without workloads would miss no bar.
+    #[test]
+    fn a_name_that_no_workload_has_is_refused() {
+        let arguments = Arguments {
+            peers: true,
+            check: true,
+            runs: 1,
+            peer_runs: 1,
+            only: Some("taurus".to_owned()),
+            json: false,
+        };
+        let error = run(&arguments).unwrap_err().to_string();
+        assert!(error.contains("torus 16x16 pairwise"), "{error}");
+    }
 }

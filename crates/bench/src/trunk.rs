@@ -74,6 +74,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     rows.extend(questions::measure(arguments, &farcall)?);
     rows.extend(nodes::measure(arguments, &farcall)?);
     rows.extend(programs::measure(arguments, &farcall)?);
+    if let (Some(text), true) = (&arguments.only, rows.is_empty()) {
+        return Err(Failure::usage(format!(
+            "--only {text}: no measurement has this in its name; `farcall bench trunk --help` \
+             lists them"
+        )));
+    }
     report_beside(&rows, machine.end(), arguments.json, arguments.check)
 }
 
