@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import subprocess
 from xml.etree import ElementTree
 
@@ -81,6 +82,16 @@ def test_a_picture_that_cannot_be_written_is_refused_before_the_simulation(tmp_p
     large = ["--platform", "torus:64x64", "--pattern", "all-to-all", "--size", "1"]
     run = flow("plot", *large, "--placement", "random:1", "-o", picture)
     assert (run.returncode, "there is no such folder" in run.stderr) == (2, True)
+
+
+def test_a_picture_of_a_large_network_leaves_no_folder(tmp_path):
+    large = ["--platform", "torus:32x32x20", "--pattern", "ring", "--size", "1"]
+    command = [FARCALL, "flow", "plot", *large, "-o", tmp_path / "load.svg", "--python", "true"]
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    place = os.environ | {"TMPDIR": str(folder)}
+    subprocess.run(command, env=place, check=True, timeout=120)
+    assert list(folder.iterdir()) == []
 
 
 def test_a_full_disk_leaves_the_figures(tmp_path):

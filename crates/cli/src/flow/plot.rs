@@ -52,12 +52,13 @@ const USERS: usize = 3;
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     check_form("--output", &arguments.output)?;
     check_files([&arguments.output])?;
+    let heat_map = matches!(arguments.kind, Kind::HeatMap);
+    // For a large network, this starts the command again, so a folder made before would stay.
+    let plan = arguments.options.plan(heat_map)?;
     let folder = tempfile::tempdir()
         .map_err(|error| Failure::failed(format!("cannot make a temporary folder: {error}")))?;
     let data = folder.path().join("data.csv");
     let users = folder.path().join("users.csv");
-    let heat_map = matches!(arguments.kind, Kind::HeatMap);
-    let plan = arguments.options.plan(heat_map)?;
     let (kind, data) = if heat_map {
         let hottest = plan.hottest(HOTTEST)?;
         let (platform, outcome) = plan.watching(&hottest).run(None)?;
