@@ -94,6 +94,12 @@ def test_a_picture_of_a_large_network_leaves_no_folder(tmp_path):
     assert list(folder.iterdir()) == []
 
 
+def test_a_timeline_without_messages_says_why(tmp_path):
+    picture = str(tmp_path / "timeline.svg")
+    run = flow("plot", "--kind", "timeline", *RING, "--size", "1", "--steps", "0", "-o", picture)
+    assert (run.returncode, "no rank sends a message" in run.stderr) == (1, True)
+
+
 def test_a_full_disk_leaves_the_figures(tmp_path):
     links = tmp_path / "links.csv"
     files = ["--messages", "/dev/full", "--links", links]

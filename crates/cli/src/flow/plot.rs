@@ -67,12 +67,17 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         ("heat-map", [data.as_os_str(), users.as_os_str()].to_vec())
     } else {
         let mut table = MessageTable::create(&data)?;
-        plan.run(Some(Box::new(|record: &Record| {
+        let (_, outcome) = plan.run(Some(Box::new(|record: &Record| {
             if let Record::Message(message) = record {
                 table.add(message);
             }
         })))?;
         table.finish()?;
+        if outcome.summary.messages == 0 {
+            let text = "no rank sends a message, so that there is nothing to draw; look at \
+                        --pattern and --steps";
+            return Err(Failure::failed(text));
+        }
         ("timeline", [data.as_os_str()].to_vec())
     };
     let mut words = vec![OsStr::new(kind), arguments.output.as_os_str()];
