@@ -33,6 +33,7 @@ def test_one_object_with_the_promised_fields():
         (["--platform", "torus:4x4", "--pattern", "rung", "--size", "1"], 2, "all-to-all:pairwise"),
         (RING, 2, "--size is missing"),
         ([*RING, "--size", "1", "--threshold", "0.1"], 2, "--threshold: only --mode iterated"),
+        ([*RING, "--size", "1GB/s"], 2, "--size `1GB/s` is a rate"),
         ([*RING, "--size", "1", "--placement", "random:x"], 2, "whole number"),
         (["--platform", "torus:4x4", "--pattern", "file:absent.csv"], 1, "absent.csv"),
         (["--platform", "edges:absent.csv", "--pattern", "ring", "--size", "1"], 1, "absent.csv"),
