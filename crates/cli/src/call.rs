@@ -127,9 +127,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let outcome = call.run()?;
     let results = call.results();
     let written = results.write();
-    if let Some(path) = &arguments.trace_out {
-        trace_out::write(path, &call.function, &outcome)?;
-    }
+    let trace = arguments.trace_out.as_deref();
+    let traced = trace.map(|path| trace_out::write(path, &call.function, &outcome));
     written?;
     if arguments.json {
         println!("{}", results.to_json(&outcome));
@@ -145,7 +144,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
             print_times(&outcome);
         }
     }
-    Ok(())
+    // A trace that cannot be written does not take the results with it.
+    traced.unwrap_or(Ok(()))
 }
 
 /// Prints what the library prints on standard error; the results are on standard output.
