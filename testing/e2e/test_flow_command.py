@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import signal
 import subprocess
 from xml.etree import ElementTree
 
@@ -92,6 +93,20 @@ def test_a_picture_of_a_large_network_leaves_no_folder(tmp_path):
     folder.mkdir()
     place = os.environ | {"TMPDIR": str(folder)}
     subprocess.run(command, env=place, check=True, timeout=120)
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["heat-map", "timeline"])
+def test_a_picture_that_is_given_up_leaves_nothing(tmp_path, kind):
+    painter, read, folder = (tmp_path / name for name in ("painter", "read", "temporary"))
+    painter.write_text(f'#!/bin/sh\nshift 4\ncat "$@" > {read}\nkill -KILL $PPID\n')
+    painter.chmod(0o700)
+    folder.mkdir()
+    words = [FARCALL, "flow", "plot", "--kind", kind, *RING, "--size", "1"]
+    words += ["-o", tmp_path / "x.svg", "--python", painter]
+    place = os.environ | {"TMPDIR": str(folder)}
+    assert subprocess.run(words, env=place, check=False, timeout=60).returncode == -signal.SIGKILL
+    assert read.read_text().count("\n") > 16
     assert list(folder.iterdir()) == []
 
 
