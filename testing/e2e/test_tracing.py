@@ -333,11 +333,12 @@ def test_a_call_writes_a_trace_that_perfetto_opens(start, tmp_path):
     assert len(line["trace"]) == 32
 
 
-def test_a_trace_that_cannot_be_written_leaves_the_results(start, tmp_path):
+@pytest.mark.parametrize("full", [["--trace-out", "/dev/full"], ["-o", "r=/dev/full"]])
+def test_a_file_that_cannot_be_written_leaves_the_results(start, tmp_path, full):
     server = start(LIBRARIES / "blas.idl")
     np.save(tmp_path / "x.npy", np.array([1.0, 2.0]))
     words = [FARCALL, "call", "ddot", "n=2", "x=@x.npy", "incx=1", "y=@x.npy", "incy=1"]
-    words += ["--server", server.address, "--trace-out", "/dev/full"]
+    words += ["--server", server.address, *full]
     ran = subprocess.run(
         words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
     )

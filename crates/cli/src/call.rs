@@ -129,11 +129,20 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let written = results.write();
     let trace = arguments.trace_out.as_deref();
     let traced = trace.map(|path| trace_out::write(path, &call.function, &outcome));
-    written?;
     if arguments.json {
+        written?;
         println!("{}", results.to_json(&outcome));
     } else {
-        results.print(&outcome.receipts);
+        // A file that cannot be written does not take the other results with it.
+        let none = BTreeMap::new();
+        let shown = match &written {
+            Ok(()) => results,
+            Err(_) => Results {
+                outputs: &none,
+                ..results
+            },
+        };
+        shown.print(&outcome.receipts);
         if arguments.time {
             if let Some(library) = &outcome.library {
                 println!("library {library}");
@@ -143,8 +152,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
             }
             print_times(&outcome);
         }
+        written?;
     }
-    // A trace that cannot be written does not take the results with it.
+    // Nor does a trace.
     traced.unwrap_or(Ok(()))
 }
 
