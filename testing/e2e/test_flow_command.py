@@ -2,6 +2,8 @@
 
 import csv
 import json
+import os
+import signal
 import subprocess
 from xml.etree import ElementTree
 
@@ -32,6 +34,7 @@ def test_one_object_with_the_promised_fields():
         (["--platform", "torus:4x4", "--pattern", "rung", "--size", "1"], 2, "all-to-all:pairwise"),
         (RING, 2, "--size is missing"),
         ([*RING, "--size", "1", "--threshold", "0.1"], 2, "--threshold: only --mode iterated"),
+        ([*RING, "--size", "1GB/s"], 2, "--size `1GB/s` is a rate"),
         ([*RING, "--size", "1", "--placement", "random:x"], 2, "whole number"),
         (["--platform", "torus:4x4", "--pattern", "file:absent.csv"], 1, "absent.csv"),
         (["--platform", "edges:absent.csv", "--pattern", "ring", "--size", "1"], 1, "absent.csv"),
@@ -81,6 +84,36 @@ def test_a_picture_that_cannot_be_written_is_refused_before_the_simulation(tmp_p
     large = ["--platform", "torus:64x64", "--pattern", "all-to-all", "--size", "1"]
     run = flow("plot", *large, "--placement", "random:1", "-o", picture)
     assert (run.returncode, "there is no such folder" in run.stderr) == (2, True)
+
+
+def test_a_picture_of_a_large_network_leaves_no_folder(tmp_path):
+    large = ["--platform", "torus:32x32x20", "--pattern", "ring", "--size", "1"]
+    command = [FARCALL, "flow", "plot", *large, "-o", tmp_path / "load.svg", "--python", "true"]
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    place = os.environ | {"TMPDIR": str(folder)}
+    subprocess.run(command, env=place, check=True, timeout=120)
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["heat-map", "timeline"])
+def test_a_picture_that_is_given_up_leaves_nothing(tmp_path, kind):
+    painter, read, folder = (tmp_path / name for name in ("painter", "read", "temporary"))
+    painter.write_text(f'#!/bin/sh\nshift 4\ncat "$@" > {read}\nkill -KILL $PPID\n')
+    painter.chmod(0o700)
+    folder.mkdir()
+    words = [FARCALL, "flow", "plot", "--kind", kind, *RING, "--size", "1"]
+    words += ["-o", tmp_path / "x.svg", "--python", painter]
+    place = os.environ | {"TMPDIR": str(folder)}
+    assert subprocess.run(words, env=place, check=False, timeout=60).returncode == -signal.SIGKILL
+    assert read.read_text().count("\n") > 16
+    assert list(folder.iterdir()) == []
+
+
+def test_a_timeline_without_messages_says_why(tmp_path):
+    picture = str(tmp_path / "timeline.svg")
+    run = flow("plot", "--kind", "timeline", *RING, "--size", "1", "--steps", "0", "-o", picture)
+    assert (run.returncode, "no rank sends a message" in run.stderr) == (1, True)
 
 
 def test_a_full_disk_leaves_the_figures(tmp_path):

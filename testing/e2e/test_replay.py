@@ -91,6 +91,7 @@ def test_the_table_and_the_picture(record, tmp_path):
         (["--add", "b"], "copy-of"),
         (["--clients", "2"], "x2"),
         (["--plot", "day.txt"], "--plot must end in .svg"),
+        (["--plot", "absent/day.svg"], "there is no such folder"),
         (["--to", "2000-01-01"], "no calls"),
     ],
 )

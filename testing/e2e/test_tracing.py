@@ -333,6 +333,18 @@ def test_a_call_writes_a_trace_that_perfetto_opens(start, tmp_path):
     assert len(line["trace"]) == 32
 
 
+@pytest.mark.parametrize("full", [["--trace-out", "/dev/full"], ["-o", "r=/dev/full"]])
+def test_a_file_that_cannot_be_written_leaves_the_results(start, tmp_path, full):
+    server = start(LIBRARIES / "blas.idl")
+    np.save(tmp_path / "x.npy", np.array([1.0, 2.0]))
+    words = [FARCALL, "call", "ddot", "n=2", "x=@x.npy", "incx=1", "y=@x.npy", "incy=1"]
+    words += ["--server", server.address, *full]
+    ran = subprocess.run(
+        words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (ran.returncode, "5.0" in ran.stdout, "/dev/full" in ran.stderr) == (1, True, True)
+
+
 def meta(*options, **environment):
     words = [FARCALL, "meta", "--listen", "127.0.0.1:0", *options]
     process = subprocess.Popen(

@@ -127,14 +127,22 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let outcome = call.run()?;
     let results = call.results();
     let written = results.write();
-    if let Some(path) = &arguments.trace_out {
-        trace_out::write(path, &call.function, &outcome)?;
-    }
-    written?;
+    let trace = arguments.trace_out.as_deref();
+    let traced = trace.map(|path| trace_out::write(path, &call.function, &outcome));
     if arguments.json {
+        written?;
         println!("{}", results.to_json(&outcome));
     } else {
-        results.print(&outcome.receipts);
+        // A file that cannot be written does not take the other results with it.
+        let none = BTreeMap::new();
+        let shown = match &written {
+            Ok(()) => results,
+            Err(_) => Results {
+                outputs: &none,
+                ..results
+            },
+        };
+        shown.print(&outcome.receipts);
         if arguments.time {
             if let Some(library) = &outcome.library {
                 println!("library {library}");
@@ -144,8 +152,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
             }
             print_times(&outcome);
         }
+        written?;
     }
-    Ok(())
+    // Nor does a trace.
+    traced.unwrap_or(Ok(()))
 }
 
 /// Prints what the library prints on standard error; the results are on standard output.

@@ -165,7 +165,7 @@ fn row(fields: &[&str], ranks: u32) -> Result<(u32, i64, Step), String> {
         }
         ["recv", ..] => Err("expected `recv,rank,source,order`".to_owned()),
         [from, to, when, size] | [from, to, when, size, ""] => {
-            let bytes = farcall_quantity::amount(size).map_err(|e| format!("size {e}"))?;
+            let bytes = farcall_quantity::volume(size).map_err(|e| format!("size {e}"))?;
             let step = Step::Send {
                 to: rank("destination", to)?,
                 bytes,
@@ -174,7 +174,7 @@ fn row(fields: &[&str], ranks: u32) -> Result<(u32, i64, Step), String> {
             Ok((rank("sender", from)?, order(when)?, step))
         }
         [from, to, when, size, wait] => {
-            let bytes = farcall_quantity::amount(size).map_err(|e| format!("size {e}"))?;
+            let bytes = farcall_quantity::volume(size).map_err(|e| format!("size {e}"))?;
             let wait = farcall_quantity::seconds(wait).map_err(|e| format!("wait {e}"))?;
             let step = Step::Send {
                 to: rank("destination", to)?,
@@ -237,6 +237,7 @@ mod tests {
             ("0,x,1,10", 1, "destination `x`"),
             ("0,1,a,10", 1, "order `a`"),
             ("0,1,1,-4", 1, "size"),
+            ("0,1,1,4KB/s", 1, "is a rate"),
             ("0,1,1,4,soon", 1, "wait"),
             ("recv,1,2", 1, "recv,rank,source,order"),
             ("0,1,1,1\n0,1,1,1\n0,1,1,1", 3, "more than 2 rows"),

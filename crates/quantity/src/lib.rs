@@ -46,6 +46,18 @@ pub fn amount(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Reads an amount with an optional unit: `1e6`, `20KB`, `1.5MiB`. Returns bytes, whole or not.
+///
+/// # Errors
+/// The error says which form the text must have. A rate and a time are none.
+pub fn volume(text: &str) -> Result<f64, String> {
+    match read(text)? {
+        (value, Kind::Plain | Kind::Bytes) => Ok(value),
+        (_, Kind::Rate) => Err(format!("`{text}` is a rate: write 1e6, 20KB or 1GB")),
+        (_, Kind::Time) => Err(format!("`{text}` is a time: write 1e6, 20KB or 1GB")),
+    }
+}
+
 /// Reads a time with an optional unit: `0.5`, `5us`, `2ms`. Returns seconds.
 ///
 /// # Errors
@@ -274,6 +286,10 @@ mod tests {
             "5us",
         ] {
             assert!(amount(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!((volume("20KB"), volume("0.5")), (Ok(2e4), Ok(0.5)));
+        for wrong in ["20KB/s", "5us", "-1"] {
+            assert!(volume(wrong).is_err(), "{wrong}");
         }
         assert_eq!((seconds("5us"), seconds("0.5")), (Ok(5e-6), Ok(0.5)));
         for wrong in ["-1s", "1KB", "1GB/s", "1 furlong"] {

@@ -62,7 +62,7 @@ impl<'a> Spec<'a> {
                     }
                     pattern = Some(value);
                 }
-                "size" => size = Some(farcall_quantity::amount(value)?),
+                "size" => size = Some(farcall_quantity::volume(value)?),
                 "start" => start = farcall_quantity::seconds(value)?,
                 "placement" => placement = value,
                 _ => {

@@ -9,7 +9,11 @@ use crate::results::check_files;
 use clap::{Args, ValueEnum};
 use farcall_flow::platform::LinkId;
 use farcall_flow::{LinkUser, Platform, Record};
+use rustix::io::FdFlags;
 use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 const EXAMPLES: &str = "\
@@ -52,26 +56,28 @@ const USERS: usize = 3;
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     check_form("--output", &arguments.output)?;
     check_files([&arguments.output])?;
-    let folder = tempfile::tempdir()
-        .map_err(|error| Failure::failed(format!("cannot make a temporary folder: {error}")))?;
-    let data = folder.path().join("data.csv");
-    let users = folder.path().join("users.csv");
     let heat_map = matches!(arguments.kind, Kind::HeatMap);
     let plan = arguments.options.plan(heat_map)?;
+    let [(_data, data), (_users, users)] = [nameless()?, nameless()?];
     let (kind, data) = if heat_map {
         let hottest = plan.hottest(HOTTEST)?;
         let (platform, outcome) = plan.watching(&hottest).run(None)?;
-        write_links(&data, &platform, &outcome)?;
-        write_users(&users, &platform, &hottest, &outcome.users)?;
+        write_links(&data, &platform, &outcome).map_err(in_temporary)?;
+        write_users(&users, &platform, &hottest, &outcome.users).map_err(in_temporary)?;
         ("heat-map", [data.as_os_str(), users.as_os_str()].to_vec())
     } else {
         let mut table = MessageTable::create(&data)?;
-        plan.run(Some(Box::new(|record: &Record| {
+        let (_, outcome) = plan.run(Some(Box::new(|record: &Record| {
             if let Record::Message(message) = record {
                 table.add(message);
             }
         })))?;
-        table.finish()?;
+        table.finish().map_err(in_temporary)?;
+        if outcome.summary.messages == 0 {
+            let text = "no rank sends a message, so that there is nothing to draw; look at \
+                        --pattern and --steps";
+            return Err(Failure::failed(text));
+        }
         ("timeline", [data.as_os_str()].to_vec())
     };
     let mut words = vec![OsStr::new(kind), arguments.output.as_os_str()];
@@ -79,6 +85,26 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.painter.draw("farcall.flow.plot", words)?;
     println!("{}", arguments.output.display());
     Ok(())
+}
+
+/// A file without a name, and the path by which a program that this one starts can open it. It is
+/// gone when both have ended, however they end: it can have gigabytes.
+fn nameless() -> Result<(File, PathBuf), Failure> {
+    let make = || {
+        let file = tempfile::tempfile()?;
+        rustix::io::fcntl_setfd(&file, FdFlags::empty())?;
+        Ok(file)
+    };
+    let cannot = |error: io::Error| format!("cannot make a temporary file: {error}");
+    let file = make().map_err(|error| Failure::failed(cannot(error)))?;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok((file, path.into()))
+}
+
+/// Says of which disk the file without a name is.
+fn in_temporary(failure: Failure) -> Failure {
+    let folder = std::env::temp_dir();
+    Failure::failed(format!("{failure}, in {}", folder.display()))
 }
 
 /// Writes `link,name,source,destination,share,pairs`: for each link the pairs of ranks that sent

@@ -392,7 +392,7 @@ impl Options {
         let size = self
             .size
             .as_deref()
-            .map(farcall_quantity::amount)
+            .map(farcall_quantity::volume)
             .transpose();
         let size = size.map_err(|reason| Failure::usage(format!("--size {reason}")))?;
         let pattern = Pattern::parse(&self.pattern, platform.nodes() as u32, size.unwrap_or(0.0));

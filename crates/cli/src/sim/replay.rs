@@ -5,6 +5,7 @@ use crate::failure::{self, Failure};
 use crate::form::Form;
 use crate::picture::{Painter, check_apart, check_form};
 use crate::record::Source;
+use crate::results::check_files;
 use clap::Args;
 use farcall_gridsim::Record;
 use farcall_twin::{Answer, Change, Day, Estimate, Twin};
@@ -80,6 +81,7 @@ impl Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(picture) = &arguments.plot {
         check_form("--plot", picture)?;
+        check_files([picture])?;
         check_apart("--plot", picture, arguments.source.files()?)?;
     }
     let mut day = Day::default();
