@@ -25,7 +25,10 @@ int main(int argc, char **argv) {
   CHECK(farcall_invoke(prints, "one\n", "two\n") == FARCALL_OK);
   CHECK(strstr(kept, "one\n") != NULL && strstr(kept, "two\n") != NULL);
   CHECK(farcall_forward_output(prints, NULL, NULL) == FARCALL_OK);
+  printf("here\n");
   CHECK(farcall_invoke(prints, "three\n", "") == FARCALL_OK);
+  printf("here again\n");
+  CHECK(farcall_invoke(prints, "no end", "") == FARCALL_OK);
   CHECK(farcall_keep_output(prints) == FARCALL_OK);
   CHECK(farcall_invoke(prints, "four\n", "") == FARCALL_OK);
   CHECK(farcall_forward_output(NULL, NULL, NULL) == FARCALL_ARGUMENT);

@@ -130,7 +130,7 @@ def test_from_c_and_from_the_shell(process, tmp_path):
     source = pathlib.Path(__file__).with_name("output.c")
     ran = run(*command(source, tmp_path), process.address)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert ran.stdout == "three\n"
+    assert ran.stdout == "here\nthree\nhere again\nno end"
     call = [FARCALL, "call", "prints", "out=hello", "err=", "--server", process.address]
     done = subprocess.run(
         [*call, "--show-output"], capture_output=True, text=True, timeout=60, check=True

@@ -5,9 +5,10 @@
 use crate::Status;
 use crate::error::{Problem, status};
 use crate::function::{Function, share};
+use crate::variadic::farcall_internal_print;
 use farcall_client::Output;
 use std::ffi::{c_char, c_void};
-use std::io::Write;
+use std::io;
 use std::sync::PoisonError;
 
 /// A function of the program that gets a line which a called function has printed: `bytes` bytes
@@ -31,7 +32,12 @@ pub unsafe extern "C" fn farcall_forward_output(
     let user = user.expose_provenance();
     let output = Output::new(move |line| {
         let Some(writer) = writer else {
-            return Ok(std::io::stdout().write_all(line.as_bytes())?);
+            // SAFETY: the line has that many bytes.
+            let written = unsafe { farcall_internal_print(line.as_ptr().cast(), line.len()) };
+            return match written {
+                1 => Ok(()),
+                _ => Err(io::Error::last_os_error().into()),
+            };
         };
         let user = std::ptr::with_exposed_provenance_mut(user);
         // SAFETY: the caller's promise.

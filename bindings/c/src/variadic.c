@@ -1,6 +1,12 @@
 /* The functions with a list of arguments, which they read by the interface of the function. */
 #include "internal.h"
 
+#include <errno.h>
+#include <stdio.h>
+
+/* For `output.rs`, which has no `stdout`. */
+int farcall_internal_print(const char *text, size_t bytes);
+
 /* Functions of the Rust part for this file only. */
 int farcall_internal_ninf_call(const farcall_function *function, void *const *arguments,
                                size_t count);
@@ -395,4 +401,11 @@ int Ninf_group_call_async(Ninf_group_t *group, ...) {
   kept->member.session = session;
   farcall_internal_ninf_join(group, &kept->member);
   return session;
+}
+
+int farcall_internal_print(const char *text, size_t bytes) {
+  if (fwrite(text, 1, bytes, stdout) == bytes && fflush(stdout) == 0)
+    return 1;
+  /* A program without standard output has nobody who misses the text. */
+  return errno == EBADF;
 }
