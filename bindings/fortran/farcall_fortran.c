@@ -46,6 +46,13 @@ static size_t text_length(const CFI_cdesc_t *given) {
   return length;
 }
 
+/* The length of a dimension. gfortran gives a section without elements, such as a(5:2), a negative
+ * one. */
+static size_t length_of(const CFI_cdesc_t *given, CFI_rank_t rank) {
+  const CFI_index_t extent = given->dim[rank].extent;
+  return extent > 0 ? (size_t)extent : 0;
+}
+
 /* Whether it is an array of assumed size, as a(*), whose length its caller alone knows. */
 static int is_of_assumed_size(const CFI_cdesc_t *given) {
   return given->rank > 0 && given->dim[given->rank - 1].extent == -1;
@@ -67,7 +74,7 @@ static void set_rows(farcall_value *value, const CFI_cdesc_t *given, texts *rows
   rows->first = given->base_addr;
   rows->count = 1;
   for (rank = 0; rank < given->rank; rank++)
-    rows->count *= (size_t)given->dim[rank].extent;
+    rows->count *= length_of(given, rank);
   value->data = rows;
   value->kind = FARCALL_ROWS;
 }
@@ -99,7 +106,7 @@ static farcall_value value_of(const CFI_cdesc_t *given, const farcall_function *
     return value;
   }
   for (rank = 0; rank < given->rank; rank++)
-    value.bytes *= (size_t)given->dim[rank].extent;
+    value.bytes *= length_of(given, rank);
   if (wanted == FARCALL_TEXT && given->type == CFI_type_char && given->rank == 0) {
     value.kind = FARCALL_TEXT;
     value.bytes = text_length(given);
@@ -158,7 +165,9 @@ held farcall_fortran_put(farcall_server *server, CFI_cdesc_t *array) {
   held result;
 
   for (rank = 0; rank < array->rank; rank++)
-    shape[rank] = (size_t)array->dim[rank].extent;
+    shape[rank] = length_of(array, rank);
+  if (is_of_assumed_size(array))
+    shape[array->rank - 1] = SIZE_MAX;
   result.handle = farcall_put(server, kind, shape, (size_t)array->rank, 1, array->base_addr);
   return result;
 }
@@ -168,7 +177,9 @@ farcall_status farcall_fortran_get(held given, CFI_cdesc_t *array) {
   CFI_rank_t rank;
 
   for (rank = 0; rank < array->rank; rank++)
-    bytes *= (size_t)array->dim[rank].extent;
+    bytes *= length_of(array, rank);
+  if (is_of_assumed_size(array))
+    bytes = SIZE_MAX;
   /* Logicals have no kind here, and are as long as those of the stored array. */
   if (kind_of(array->type) == FARCALL_ARRAY)
     return farcall_get(given.handle, array->base_addr, bytes);

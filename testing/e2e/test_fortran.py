@@ -21,12 +21,27 @@ program assumed
   if (any(abs(reshape(y, [4]) - [3d0, 5d0, 7d0, 9d0]) > 0d0)) error stop "axpy"
   call another_type(short, y)
   call texts(words)
+  call no_elements(x, 2)
   print "(a)", "done"
 contains
   type(farcall_function) function f(name)
     character(*), intent(in) :: name
     f = farcall_function_of(server, name)
   end function
+
+  ! Their descriptors have negative lengths.
+  subroutine no_elements(x, last)
+    real(c_double), target :: x(:)
+    integer, intent(in) :: last
+    real(c_double) :: y(2, 2) = 1d0, z(4, 4) = 1d0
+    type(farcall_handle) :: handle
+    if (farcall_call(f("axpy"), 0, 2d0, x(5:last), y(5:last, :)) /= FARCALL_OK) error stop "none"
+    if (farcall_call(f("axpy"), 4, 2d0, x(5:last), y) /= FARCALL_ARGUMENT) error stop "some"
+    handle = farcall_put(server, z(5:last, :))
+    if (.not. c_associated(handle%handle)) error stop "put"
+    if (farcall_get(handle, z(5:last, :)) /= FARCALL_OK) error stop "get"
+    if (farcall_drop(handle) /= FARCALL_OK) error stop "drop"
+  end subroutine
 
   subroutine numbers(x, y)
     real(c_double) :: x(*), y(2, *)
