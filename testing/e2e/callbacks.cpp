@@ -59,6 +59,18 @@ int main(int, char **argv) {
       return 10;
   }
   try {
+    const char *none = nullptr;
+    evaluate(4, none, report);
+    return 12;
+  } catch (const farcall::Error &error) {
+    if (error.status() != FARCALL_ARGUMENT)
+      return 13;
+  }
+  farcall::Server other(argv[1]), moved(std::move(other));
+  farcall::Future kept = evaluate.async(4, values, counts);
+  other.cancel_all();
+  kept.get();
+  try {
     evaluate(4, values, 7);
   } catch (const farcall::Error &error) {
     std::puts(error.what());

@@ -182,6 +182,9 @@ public:
   template <class T> explicit Argument(T &&given) {
     using Plain = std::remove_cvref_t<T>;
     if constexpr (std::same_as<Plain, std::string_view> || Text<std::remove_reference_t<T>>) {
+      if constexpr (std::is_pointer_v<Plain>)
+        if (given == nullptr)
+          throw Error(FARCALL_ARGUMENT, "expected a text, given NULL");
       const std::string_view text(given);
       set(text.data(), text.size(), FARCALL_TEXT, true);
     } else if constexpr (Texts<T>) {
@@ -449,7 +452,10 @@ public:
   class Object object(const std::string &name) const;
 
   /* Gives up all calls under way. */
-  void cancel_all() noexcept { farcall_cancel_all(server_); }
+  void cancel_all() noexcept {
+    if (server_ != nullptr) /* NULL would mean those of all servers. */
+      farcall_cancel_all(server_);
+  }
 
 private:
   template <detail::Element T> friend class Memory;
