@@ -18,6 +18,7 @@ Define copy(OUT char out[n], IN char in[n], IN long n) Repeatable "yes"
     Calls "C" memcpy(out, in, n);
 Define fill(INOUT char x[n], IN int value, IN long n) Repeatable "yes"
     Calls "C" memset(x, value, n);
+Define made(OUT filename file, IN int mode) Calls "C" creat(file, mode);
 """
 
 
@@ -149,6 +150,26 @@ def test_a_plan_written_by_hand(two, tmp_path):
         path.write_text(HAND.replace(*change, 1))
         done = command(two, path, check=False)
         assert done.returncode in (1, 2) and wanted in done.stderr, (change, done.stderr)
+
+
+def test_a_plan_of_somebody_else_writes_below_its_folder(two, tmp_path):
+    folder = tmp_path / "plan"
+    folder.mkdir()
+    path, elsewhere = folder / "plan.toml", tmp_path / "z.npy"
+    np.save(folder / "x.npy", np.arange(8, dtype=np.int8))
+    for file in ("../z.npy", str(elsewhere), "./../z.npy"):
+        path.write_text(HAND.replace('"z.npy"', json.dumps(file)))
+        done = command(two, path, check=False)
+        assert done.returncode == 2 and "-o z=FILE" in done.stderr, done.stderr
+        assert not elsewhere.exists()
+    command(two, path, "-o", f"z={elsewhere}")
+    assert (np.load(elsewhere) == 7).all()
+    made = tmp_path / "made"
+    step = f'[[calls]]\nfunction = "made"\narguments = {{ file = "{made}", mode = 420 }}\n'
+    path.write_text(f"schema = 1\n{step}")
+    done = command(two, path, check=False)
+    assert done.returncode == 1 and "a plan writes files below" in done.stderr, done.stderr
+    assert not made.exists()
 
 
 def test_an_output_that_cannot_be_written_costs_no_other_output(two, tmp_path):

@@ -78,6 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 fn run_plan(arguments: &RunArguments) -> Result<(), Failure> {
     let mut plan = read(&arguments.plan)?;
+    check_places(&plan, &arguments.output)?;
     replace(&mut plan.inputs, "@FILE.npy", &arguments.inputs)?;
     replace(&mut plan.outputs, "FILE.npy", &arguments.output)?;
     let folder = arguments.plan.parent().unwrap_or(Path::new(""));
@@ -117,6 +118,24 @@ fn read(path: &Path) -> Result<Plan, Failure> {
         |error: &dyn std::fmt::Display| Failure::cannot("read", path.display(), error).into_usage();
     let text = document::read(path, MOST_BYTES).map_err(|error| fail(&error))?;
     Plan::parse(&text).map_err(|error| fail(&error))
+}
+
+/// A plan can come from anybody, so it writes below its own folder. `words` name other files.
+fn check_places(plan: &Plan, words: &[String]) -> Result<(), Failure> {
+    let is_named = |name: &str| {
+        let mut names = words.iter().filter_map(|word| word.split_once('='));
+        names.any(|(known, _)| known == name)
+    };
+    let mut files = plan.outputs.iter();
+    let outside = files.find(|(name, file)| {
+        farcall_plan::data(file).is_none() && !farcall_plan::is_below(file) && !is_named(name)
+    });
+    outside.map_or(Ok(()), |(name, file)| {
+        let text = "a plan writes below its own folder";
+        Err(Failure::usage(format!(
+            "the output `{name}` goes to {file}: {text}; name another place with -o {name}=FILE"
+        )))
+    })
 }
 
 /// Replaces files of a plan by those of `NAME=VALUE` words. `form` is how a word has a file.

@@ -420,7 +420,11 @@ fn arguments<'s>(
         };
         let param = &interface.params[index];
         match value {
-            _ if param.is_value() => scalars[index] = Some(scalar(param, value)?),
+            _ if param.is_value() => {
+                let value = scalar(param, value)?;
+                check_places(param, &value)?;
+                scalars[index] = Some(value);
+            }
             _ if param.mode == Mode::Work => {
                 return Err(wrong(format!("`{name}` is work space: omit it")));
             }
@@ -434,6 +438,24 @@ fn arguments<'s>(
         }
     }
     Ok((scalars, names))
+}
+
+/// A plan can come from anybody, so its calls write files below the present folder.
+fn check_places(param: &Param, value: &Scalar) -> Result<(), Error> {
+    let is_written = (param.is_file() || param.is_files()) && param.mode.is_returned();
+    let files = match value {
+        Scalar::Text(file) if is_written => std::slice::from_ref(file),
+        Scalar::Texts(files) if is_written => files,
+        _ => return Ok(()),
+    };
+    match files.iter().find(|file| !farcall_plan::is_below(file)) {
+        None => Ok(()),
+        Some(file) => Err(wrong(format!(
+            "`{}`: the file {file} is written, and a plan writes files below the present folder: \
+             write a relative path without `..` in the plan",
+            param.name
+        ))),
+    }
 }
 
 /// The value of a scalar, as a plan writes it.

@@ -21,6 +21,7 @@
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::path::{Component, Path};
 
 /// Longest text of a plan, in bytes.
 pub const MOST_BYTES: usize = 4 << 20;
@@ -177,6 +178,12 @@ impl Plan {
     }
 }
 
+/// Whether a path leads to a place below its folder, as far as the name tells.
+pub fn is_below(file: &str) -> bool {
+    let mut parts = Path::new(file).components();
+    parts.all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+}
+
 /// The name in `data:NAME`, which means named data at servers instead of a file.
 pub fn data(file: &str) -> Option<&str> {
     file.strip_prefix("data:")
@@ -274,6 +281,16 @@ mod tests {
     fn a_plan_that_is_written_reads_back_equal() {
         let text = example().to_string();
         assert_eq!(Plan::parse(&text), Ok(example()), "{text}");
+    }
+
+    #[test]
+    fn a_path_that_leads_elsewhere_is_known() {
+        for file in ["a.npy", "./a.npy", "results/a.npy", "..a", "a..npy"] {
+            assert!(is_below(file), "{file}");
+        }
+        for file in ["/a.npy", "../a.npy", "results/../../a.npy", "results/.."] {
+            assert!(!is_below(file), "{file}");
+        }
     }
 
     #[test]
