@@ -275,7 +275,7 @@ contains
     call check(server%handle, "farcall_connect", status)
   end subroutine
 
-  ! Closes the connection; calls under way are cancelled.
+  ! Closes the connection; asynchronous calls under way are cancelled.
   subroutine farcall_disconnect(server)
     type(farcall_server), intent(inout) :: server
     call c_disconnect(server)
