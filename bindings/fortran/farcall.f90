@@ -11,7 +11,8 @@
 !
 ! Pass up to 40 arguments in the order of the interface: variables, expressions and arrays of any
 ! rank. The call checks the type and the size of each against the interface. Trailing blanks are not
-! part of a text. An array that is not contiguous, such as a row, is copied there and back.
+! part of a text. An array that is not contiguous, such as a row, is copied there and back; gfortran
+! copies no components, such as points%x, and no substrings, and the call refuses them.
 !
 ! The arrays of an asynchronous call must be contiguous and have the attribute ASYNCHRONOUS. Do not
 ! use them until a wait has reported the end of the call, or farcall_cancel has returned.
@@ -274,7 +275,7 @@ contains
     call check(server%handle, "farcall_connect", status)
   end subroutine
 
-  ! Closes the connection; calls under way are cancelled.
+  ! Closes the connection; asynchronous calls under way are cancelled.
   subroutine farcall_disconnect(server)
     type(farcall_server), intent(inout) :: server
     call c_disconnect(server)

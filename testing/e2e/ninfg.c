@@ -103,6 +103,11 @@ static void test_objects(void) {
   CHECK(grpc_object_handle_array_destruct_np(handles, 2) == GRPC_NO_ERROR);
   CHECK(grpc_invoke_np(&handles[1], "count", &count) == GRPC_INVALID_OBJECT_HANDLE_NP);
 
+  CHECK(grpc_handle_attr_initialize_np(NULL) == GRPC_OTHER_ERROR_CODE);
+  CHECK(grpc_handle_attr_set_np(NULL, GRPC_HANDLE_ATTR_PORT, &port) == GRPC_OTHER_ERROR_CODE);
+  CHECK(grpc_handle_attr_get_np(&attr, GRPC_HANDLE_ATTR_PORT, NULL) == GRPC_OTHER_ERROR_CODE);
+  CHECK(grpc_object_handle_init_with_attr_np(&handles[0], NULL) == GRPC_OTHER_ERROR_CODE);
+  CHECK(grpc_session_attr_initialize_np(NULL, NULL) == GRPC_OTHER_ERROR_CODE);
   CHECK(grpc_handle_attr_initialize_np(&attr) == GRPC_NO_ERROR);
   CHECK(grpc_handle_attr_set_np(&attr, GRPC_HANDLE_ATTR_FUNCNAME, "ninfg/account") ==
         GRPC_NO_ERROR);

@@ -47,6 +47,7 @@ static void *two_servers(void *unused) {
   EXPECT(farcall_session_times(ids[1]).exec >= 0.02, 1);
   EXPECT(farcall_session_times(ids[0]).total == 0, 1);
   EXPECT(farcall_wait_and(ids, 2, 0.01), FARCALL_RUNNING);
+  EXPECT(farcall_wait_and(ids, (size_t)-1, 0.01), FARCALL_ARGUMENT);
   EXPECT(farcall_cancel(ids[0]), FARCALL_OK);
   EXPECT(farcall_wait_and(ids, 2, 30), FARCALL_CANCELLED);
   EXPECT(strstr(farcall_error_message(), "conformance/nap") != NULL, 1);

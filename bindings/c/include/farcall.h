@@ -342,7 +342,8 @@ farcall_server *farcall_connect(const char *address);
 // `address` is NULL or a string ended by NUL; `options` is NULL or has the size that it states.
 farcall_server *farcall_connect_with(const char *address, const farcall_options *options);
 
-// Closes a connection and frees its functions. Calls under way are cancelled. NULL does nothing.
+// Closes a connection and frees its functions. Asynchronous calls under way are cancelled; a call
+// in which another thread is goes on to its end. NULL does nothing.
 //
 // `server` is from `farcall_connect`; the program does not use it or its functions afterwards.
 void farcall_disconnect(farcall_server *server);

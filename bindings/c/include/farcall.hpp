@@ -423,7 +423,7 @@ struct Options {
   bool other_host = false;
 };
 
-/* A connection to a server. The destructor closes it and cancels calls under way. */
+/* A connection to a server. The destructor closes it and cancels asynchronous calls under way. */
 class Server {
 public:
   /* Connects to the server that the environment names, or else to this machine. */

@@ -151,7 +151,20 @@ pub(crate) unsafe fn list<'a, T>(start: *const T, count: usize) -> Result<&'a [T
     match count {
         0 => Ok(&[]),
         _ if start.is_null() => Err(Problem::null("arguments")),
+        _ if !fits::<T>(count) => Err(too_many(count)),
         // SAFETY: the caller's promise.
         _ => Ok(unsafe { std::slice::from_raw_parts(start, count) }),
     }
+}
+
+/// Whether memory can have so many elements.
+#[inline]
+pub(crate) fn fits<T>(count: usize) -> bool {
+    count <= isize::MAX as usize / size_of::<T>()
+}
+
+#[cold]
+pub(crate) fn too_many(count: usize) -> Problem {
+    let text = "are more than memory can have: was a negative number passed?";
+    Problem::argument(format!("{count} {text}"))
 }

@@ -2,6 +2,7 @@
 //! at a time may use a channel.
 
 use crate::Status;
+use crate::call::{fits, too_many};
 use crate::error::{Problem, guard, status};
 use crate::steps::Array;
 use farcall_channel::{ChannelError, Message, Reduction};
@@ -382,6 +383,7 @@ unsafe fn bytes_at<'a>(bytes: *const c_void, count: usize) -> Result<&'a [u8], P
     match count {
         0 => Ok(&[]),
         _ if bytes.is_null() => Err(Problem::null("bytes")),
+        _ if !fits::<u8>(count) => Err(too_many(count)),
         // SAFETY: the caller's promise.
         _ => Ok(unsafe { std::slice::from_raw_parts(bytes.cast(), count) }),
     }
@@ -396,6 +398,7 @@ unsafe fn buffer_at<'a>(buffer: *mut c_void, room: usize) -> Result<&'a mut [u8]
     match room {
         0 => Ok(&mut []),
         _ if buffer.is_null() => Err(Problem::null("buffer")),
+        _ if !fits::<u8>(room) => Err(too_many(room)),
         // SAFETY: the caller's promise.
         _ => Ok(unsafe { std::slice::from_raw_parts_mut(buffer.cast(), room) }),
     }

@@ -194,7 +194,8 @@ pub unsafe extern "C" fn farcall_connect_with(
     })
 }
 
-/// Closes a connection and frees its functions. Calls under way are cancelled. NULL does nothing.
+/// Closes a connection and frees its functions. Asynchronous calls under way are cancelled; a call
+/// in which another thread is goes on to its end. NULL does nothing.
 ///
 /// # Safety
 /// `server` is from `farcall_connect`; the program does not use it or its functions afterwards.

@@ -11,6 +11,7 @@
 
 /* Functions of the Rust part for this file only. */
 void farcall_internal_ninfg_begin(void);
+void farcall_internal_no_attributes(void);
 grpc_error_t farcall_internal_grpc_object(grpc_object_handle_t_np *handle, const char *server,
                                           const char *class_name);
 grpc_error_t farcall_internal_grpc_drop_object(grpc_object_handle_t_np *handle);
@@ -26,6 +27,12 @@ static grpc_error_t result(grpc_error_t error) {
   if (error != GRPC_NO_ERROR)
     last_error = error;
   return error;
+}
+
+/* NULL in the place of attributes is an error, as in the place of a handle. */
+static grpc_error_t no_attributes(void) {
+  farcall_internal_no_attributes();
+  return result(GRPC_OTHER_ERROR_CODE);
 }
 
 grpc_error_t grpc_initialize_np(const char *config_file_name) {
@@ -98,6 +105,8 @@ static grpc_error_t bind_object(grpc_object_handle_t_np *handle, const char *hos
 
 grpc_error_t grpc_function_handle_init_with_attr_np(grpc_function_handle_t *handle,
                                                     grpc_handle_attr_t_np *attr) {
+  if (attr == NULL)
+    return no_attributes();
   return bind_function(handle, ATTRIBUTES(attr));
 }
 
@@ -114,6 +123,8 @@ grpc_error_t grpc_function_handle_array_init_np(grpc_function_handle_t *handles,
 grpc_error_t grpc_function_handle_array_init_with_attr_np(grpc_function_handle_t *handles,
                                                           size_t count,
                                                           grpc_handle_attr_t_np *attr) {
+  if (attr == NULL)
+    return no_attributes();
   ARRAY(bind_function(&handles[index], ATTRIBUTES(attr)), grpc_function_handle_destruct);
 }
 
@@ -145,6 +156,8 @@ grpc_error_t grpc_object_handle_init_np(grpc_object_handle_t_np *handle, const c
 
 grpc_error_t grpc_object_handle_init_with_attr_np(grpc_object_handle_t_np *handle,
                                                   grpc_handle_attr_t_np *attr) {
+  if (attr == NULL)
+    return no_attributes();
   return bind_object(handle, ATTRIBUTES(attr));
 }
 
@@ -165,6 +178,8 @@ grpc_error_t grpc_object_handle_array_init_np(grpc_object_handle_t_np *handles, 
 grpc_error_t grpc_object_handle_array_init_with_attr_np(grpc_object_handle_t_np *handles,
                                                         size_t count,
                                                         grpc_handle_attr_t_np *attr) {
+  if (attr == NULL)
+    return no_attributes();
   ARRAY(bind_object(&handles[index], ATTRIBUTES(attr)), grpc_object_handle_destruct_np);
 }
 
@@ -233,6 +248,8 @@ static int is_text(grpc_handle_attr_name_t_np name) {
 }
 
 grpc_error_t grpc_handle_attr_initialize_np(grpc_handle_attr_t_np *attr) {
+  if (attr == NULL)
+    return no_attributes();
   memset(attr, 0, sizeof *attr);
   return GRPC_NO_ERROR;
 }
@@ -240,6 +257,8 @@ grpc_error_t grpc_handle_attr_initialize_np(grpc_handle_attr_t_np *attr) {
 grpc_error_t grpc_handle_attr_destruct_np(grpc_handle_attr_t_np *attr) {
   size_t index;
 
+  if (attr == NULL)
+    return no_attributes();
   for (index = 0; index < sizeof attr->texts / sizeof *attr->texts; index++)
     free(attr->texts[index]);
   return grpc_handle_attr_initialize_np(attr);
@@ -247,6 +266,8 @@ grpc_error_t grpc_handle_attr_destruct_np(grpc_handle_attr_t_np *attr) {
 
 grpc_error_t grpc_handle_attr_set_np(grpc_handle_attr_t_np *attr, grpc_handle_attr_name_t_np name,
                                      const void *value) {
+  if (attr == NULL)
+    return no_attributes();
   if ((unsigned)name > GRPC_HANDLE_ATTR_MPI_NCPUS || value == NULL)
     return result(GRPC_OTHER_ERROR_CODE);
   if (!is_text(name)) {
@@ -271,7 +292,9 @@ static grpc_error_t give_number(int number, void **value) {
 
 grpc_error_t grpc_handle_attr_get_np(grpc_handle_attr_t_np *attr, grpc_handle_attr_name_t_np name,
                                      void **value) {
-  if ((unsigned)name > GRPC_HANDLE_ATTR_MPI_NCPUS)
+  if (attr == NULL)
+    return no_attributes();
+  if ((unsigned)name > GRPC_HANDLE_ATTR_MPI_NCPUS || value == NULL)
     return result(GRPC_OTHER_ERROR_CODE);
   if (!is_text(name))
     return give_number(attr->numbers[name], value);
@@ -286,6 +309,8 @@ grpc_error_t grpc_handle_attr_release_np(void *value) {
 
 grpc_error_t grpc_session_attr_initialize_np(grpc_function_handle_t *handle,
                                              grpc_session_attr_t_np *attr) {
+  if (attr == NULL)
+    return no_attributes();
   memset(attr, 0, sizeof *attr);
   return grpc_function_handle_get_error_np(handle);
 }
@@ -293,17 +318,23 @@ grpc_error_t grpc_session_attr_initialize_np(grpc_function_handle_t *handle,
 grpc_error_t
 grpc_session_attr_initialize_with_object_handle_np(grpc_object_handle_t_np *handle,
                                                    grpc_session_attr_t_np *attr) {
+  if (attr == NULL)
+    return no_attributes();
   memset(attr, 0, sizeof *attr);
   return grpc_object_handle_get_error_np(handle);
 }
 
 grpc_error_t grpc_session_attr_destruct_np(grpc_session_attr_t_np *attr) {
+  if (attr == NULL)
+    return no_attributes();
   memset(attr, 0, sizeof *attr);
   return GRPC_NO_ERROR;
 }
 
 grpc_error_t grpc_session_attr_set_np(grpc_session_attr_t_np *attr,
                                       grpc_session_attr_name_t_np name, const void *value) {
+  if (attr == NULL)
+    return no_attributes();
   if ((unsigned)name > GRPC_SESSION_ATTR_TRANSFER_TIMEOUT_CALLBACK_RESULT || value == NULL)
     return result(GRPC_OTHER_ERROR_CODE);
   attr->numbers[name] = *(const int *)value;
@@ -312,7 +343,9 @@ grpc_error_t grpc_session_attr_set_np(grpc_session_attr_t_np *attr,
 
 grpc_error_t grpc_session_attr_get_np(grpc_session_attr_t_np *attr,
                                       grpc_session_attr_name_t_np name, void **value) {
-  if ((unsigned)name > GRPC_SESSION_ATTR_TRANSFER_TIMEOUT_CALLBACK_RESULT)
+  if (attr == NULL)
+    return no_attributes();
+  if ((unsigned)name > GRPC_SESSION_ATTR_TRANSFER_TIMEOUT_CALLBACK_RESULT || value == NULL)
     return result(GRPC_OTHER_ERROR_CODE);
   return give_number(attr->numbers[name], value);
 }

@@ -5,16 +5,11 @@
 use crate::Status;
 use crate::error::{Problem, status};
 use crate::function::{Function, share};
+use crate::variadic::farcall_internal_print;
 use farcall_client::Output;
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{c_char, c_void};
 use std::io;
 use std::sync::PoisonError;
-
-/// cbindgen:ignore
-unsafe extern "C" {
-    /// Writes to the `stdout` of C (`variadic.c`), among what the program itself prints, at once.
-    fn farcall_internal_print(text: *const c_char, bytes: usize) -> c_int;
-}
 
 /// A function of the program that gets a line which a called function has printed: `bytes` bytes
 /// with the end of the line, without a NUL. It runs on the thread that waits for the call.

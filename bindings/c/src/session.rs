@@ -1,6 +1,7 @@
 //! Asynchronous calls by session number: probe, wait, cancel, times. `sessions` has the table
 //! behind it.
 
+use crate::call::{fits, too_many};
 use crate::connect::Server;
 use crate::error::{Problem, guard, status};
 use crate::function::Times;
@@ -201,6 +202,7 @@ pub(crate) unsafe fn array<'a, T>(start: *const T, count: usize) -> Result<&'a [
     match count {
         0 => Ok(&[]),
         _ if start.is_null() => Err(Problem::null("the array of sessions")),
+        _ if !fits::<T>(count) => Err(too_many(count)),
         // SAFETY: the caller's promise.
         _ => Ok(unsafe { slice::from_raw_parts(start, count) }),
     }

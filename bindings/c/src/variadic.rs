@@ -1,10 +1,16 @@
-//! The functions that only `variadic.c` uses. No header declares them, and programs must not call
-//! them.
+//! The functions that only `variadic.c` uses, and one of it. No header declares them, and programs
+//! must not call them.
 
 use crate::Status;
 use crate::error::{Problem, fail};
 use crate::function::Function;
+use std::ffi::{c_char, c_int};
 use std::sync::Arc;
+
+unsafe extern "C" {
+    /// Writes to the `stdout` of C (`variadic.c`), among what the program itself prints, at once.
+    pub(crate) fn farcall_internal_print(text: *const c_char, bytes: usize) -> c_int;
+}
 
 /// Reports that there is no memory for an argument list.
 #[unsafe(no_mangle)]

@@ -11,6 +11,7 @@ use std::io::{self, Read, Write};
 use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::thread::{self, JoinHandle};
 
 const NAME: &str = "learned.json";
 /// Larger files are ignored.
@@ -95,43 +96,78 @@ fn read(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Saves what was learned. The file is complete or absent.
-pub(crate) fn save(folder: &Path, functions: &Functions, links: &Links) -> io::Result<()> {
-    let of_profile = |profile: &Profile| {
-        let predictors = profile.predictors().iter();
-        let rates = predictors.map(|(pes, predictor)| {
-            let learned = predictor.learned();
-            let rates = learned.map(|rate| (rate.octave, rate.mean, rate.variance, rate.calls));
-            (*pes, rates.collect())
-        });
-        rates.collect()
-    };
-    let known = functions.learned();
-    let functions = known.map(|(name, exec, profile)| {
-        let rates = of_profile(profile);
-        (name.into_owned(), Function { exec, rates })
-    });
-    let file = File {
-        schema: SCHEMA,
-        functions: functions.collect(),
-        links: links
-            .rates()
-            .map(|(host, up, down)| (host, [up.rate(), down.rate()]))
-            .collect(),
-    };
-    let beside = folder.join(format!(".{NAME}.{}", std::process::id()));
-    let written = fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&beside)
-        .and_then(|mut out| out.write_all(&serde_json::to_vec(&file)?))
-        .and_then(|()| fs::rename(&beside, folder.join(NAME)));
-    if written.is_err() {
-        let _ = fs::remove_file(&beside);
+/// Saves what was learned, without letting the server wait for the disk.
+#[derive(Default)]
+pub(crate) struct Keeper(Option<JoinHandle<()>>);
+
+impl Keeper {
+    /// Saves in a thread. While an earlier one still writes, the next time will do.
+    pub(crate) fn keep(&mut self, folder: &Path, functions: &Functions, links: &Links) {
+        if self.0.as_ref().is_some_and(|thread| !thread.is_finished()) {
+            return;
+        }
+        let (file, folder) = (File::of(functions, links), folder.to_path_buf());
+        let save = move || {
+            if let Err(error) = file.save(&folder) {
+                let folder = folder.display();
+                tracing::warn!("{folder}: learned times cannot be stored: {error}");
+            }
+        };
+        match thread::Builder::new().name("learned".into()).spawn(save) {
+            Ok(thread) => self.0 = Some(thread),
+            Err(error) => tracing::warn!("learned times cannot be stored: {error}"),
+        }
     }
-    written
+
+    /// Waits until everything is saved.
+    pub(crate) fn wait(&mut self) {
+        if let Some(thread) = self.0.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl File {
+    fn of(functions: &Functions, links: &Links) -> File {
+        let of_profile = |profile: &Profile| {
+            let predictors = profile.predictors().iter();
+            let rates = predictors.map(|(pes, predictor)| {
+                let learned = predictor.learned();
+                let rates = learned.map(|rate| (rate.octave, rate.mean, rate.variance, rate.calls));
+                (*pes, rates.collect())
+            });
+            rates.collect()
+        };
+        let functions = functions.learned().map(|(name, exec, profile)| {
+            let rates = of_profile(profile);
+            (name.into_owned(), Function { exec, rates })
+        });
+        let links = links.rates();
+        let links = links.map(|(host, up, down)| (host, [up.rate(), down.rate()]));
+        File {
+            schema: SCHEMA,
+            functions: functions.collect(),
+            links: links.collect(),
+        }
+    }
+
+    /// Saves it. The file is complete or absent, also after a loss of power.
+    fn save(&self, folder: &Path) -> io::Result<()> {
+        let beside = folder.join(format!(".{NAME}.{}", std::process::id()));
+        let text = serde_json::to_vec(self)?;
+        let written = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&beside)
+            .and_then(|mut out| out.write_all(&text).and_then(|()| out.sync_all()))
+            .and_then(|()| fs::rename(&beside, folder.join(NAME)));
+        if written.is_err() {
+            let _ = fs::remove_file(&beside);
+        }
+        written
+    }
 }
 
 #[cfg(test)]
@@ -152,7 +188,9 @@ mod tests {
         let host: IpAddr = "192.0.2.1".parse().unwrap();
         let up = Throughput::of_rate(1e8).unwrap();
         links.resume(host, up, Throughput::default());
-        save(&folder, &table, &links).unwrap();
+        let mut keeper = Keeper::default();
+        keeper.keep(&folder, &table, &links);
+        keeper.wait();
         let (mut again, mut functions) = (Links::default(), Functions::default());
         load(&folder, &mut functions, &mut again);
         let rates: Vec<_> = again
@@ -166,6 +204,38 @@ mod tests {
             1,
             "nothing is left beside it"
         );
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn nobody_waits_for_a_slow_disk() {
+        let folder = folder("slow");
+        let beside = folder.join(format!(".{NAME}.{}", std::process::id()));
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        let fifo = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &beside, fifo, mode, 0).unwrap();
+        let (table, links) = (Functions::default(), Links::default());
+        let mut keeper = Keeper::default();
+        for _ in 0..3 {
+            keeper.keep(&folder, &table, &links);
+        }
+        assert!(
+            keeper
+                .0
+                .as_ref()
+                .is_some_and(|thread| !thread.is_finished())
+        );
+        let mut text = String::new();
+        fs::File::open(&beside)
+            .unwrap()
+            .read_to_string(&mut text)
+            .unwrap();
+        keeper.wait();
+        // The others were left out, and the next one is saved.
+        assert!(!folder.join(NAME).exists() && text.contains("schema"));
+        keeper.keep(&folder, &table, &links);
+        keeper.wait();
+        assert!(folder.join(NAME).exists());
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -127,6 +127,7 @@ pub(crate) struct Reactor {
     server: Server,
     clock: Clock,
     readers: Readers,
+    keeper: learned::Keeper,
 }
 
 /// Readers of the status and the metrics.
@@ -251,6 +252,7 @@ impl Reactor {
             server,
             clock,
             readers: Readers::default(),
+            keeper: learned::Keeper::default(),
         })
     }
 
@@ -435,17 +437,11 @@ impl Reactor {
     }
 
     /// Saves what was learned.
-    fn keep_learned(&self) {
-        let Some(folder) = &self.operator.config.state else {
-            return;
-        };
-        let (functions, links) = (
-            self.server.overview().functions(),
-            self.server.overview().links(),
-        );
-        if let Err(error) = learned::save(folder, functions, links) {
-            let folder = folder.display();
-            tracing::warn!("{folder}: learned times cannot be stored: {error}");
+    fn keep_learned(&mut self) {
+        if let Some(folder) = &self.operator.config.state {
+            let overview = self.server.overview();
+            let (functions, links) = (overview.functions(), overview.links());
+            self.keeper.keep(folder, functions, links);
         }
     }
 
@@ -459,6 +455,7 @@ impl Reactor {
     }
 
     fn shut_down(&mut self) {
+        self.keeper.wait();
         self.keep_learned();
         let deadline = Instant::now() + LAST_RECORDS;
         while !self.server.is_settled()
@@ -474,5 +471,6 @@ impl Reactor {
         self.operator.end_logs();
         self.crew.end_all();
         self.listeners.open.clear();
+        self.keeper.wait();
     }
 }

@@ -36,6 +36,12 @@ pub extern "C" fn farcall_internal_ninfg_begin() {
     IS_ON.store(true, Ordering::Relaxed);
 }
 
+/// For `ninfg.c`: records that the attributes of a handle or a session are NULL.
+#[unsafe(no_mangle)]
+pub extern "C" fn farcall_internal_no_attributes() {
+    fail(Problem::null("attr"));
+}
+
 /// For `variadic.c`: the kind of the placeholder that a caller passes at a position of the
 /// interface; -1 if the parameter there is passed, or if no placeholders are.
 ///

@@ -9,7 +9,7 @@
 use super::guard::{make_folder, private_file};
 use super::logs::Shelf;
 use super::quarantine::Quarantine;
-use super::{Reply, Trouble};
+use super::{Reply, Trouble, problem};
 use crc32fast::Hasher;
 use farcall_rpc_proto::{JobId, Pieces};
 use farcall_server_proto::ledger::{described, trailer};
@@ -160,19 +160,20 @@ impl Folder {
         let mut moved = 0;
         for entry in fs::read_dir(&self.path)? {
             let path = entry?.path();
-            match named(&path) {
-                Some((id, content)) if is_needed(id, content) => {}
-                Some((_, Content::Array)) => fs::remove_file(&path)?,
+            let done = match named(&path) {
+                Some((id, content)) if is_needed(id, content) => Ok(()),
+                Some((_, Content::Array)) => fs::remove_file(&path),
                 Some(_) => {
-                    quarantine.take(&path, served)?;
                     moved += 1;
+                    quarantine.take(&path, served)
                 }
                 None if path.extension().is_some_and(|end| end == PARTIAL) => {
-                    fs::remove_file(&path)?;
+                    fs::remove_file(&path)
                 }
                 // Files with other names do not belong to the server.
-                None => {}
-            }
+                None => Ok(()),
+            };
+            done.map_err(|error| problem(&path, &error))?;
         }
         self.sync()?;
         Ok(moved)
@@ -535,6 +536,16 @@ mod tests {
         assert_eq!((kept[0].0, &kept[0].1), (5, &name));
         assert_eq!(quarantine.expire(100_000, 95), 0);
         assert_eq!(quarantine.expire(101_000, 95), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_removed_is_named() {
+        let (temporary, folder) = folder();
+        let name = format!("{}.array", JobId([8; 16]));
+        fs::create_dir(temporary.path().join(&name)).unwrap();
+        let quarantine = Quarantine::of(temporary.path());
+        let error = folder.sweep(&quarantine, 0, |_, _| false).unwrap_err();
+        assert!(error.to_string().contains(&name), "{error}");
     }
 
     #[test]
