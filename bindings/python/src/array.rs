@@ -6,7 +6,8 @@
 //! of memory differs.
 
 use crate::{error, texts};
-use checks::{UNMASKED, fits, inexact, is_masked, overlaps_itself, rounded};
+pub(crate) use checks::is_masked;
+use checks::{UNMASKED, fits, has_masks, inexact, overlaps_itself, rounded};
 use farcall_idl::{ArrayLayout, Mode, Order, Param, Type};
 use numpy::npyffi::{self, PY_ARRAY_API, npy_intp};
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
@@ -126,6 +127,9 @@ pub(crate) fn typed<'py>(
         }
         let array = from_values(param.ty, value)?;
         let array = array.ok_or_else(|| mismatch(error::describe(value)))?;
+        if has_masks(value, array.array.ndim())? {
+            return Err(mismatch(format!("a list with a masked array: {UNMASKED}")));
+        }
         if !array.needs_conversion {
             return Ok(array);
         }
@@ -541,6 +545,10 @@ pub(crate) fn to_put<'py>(
     let numpy = numpy(py)?;
     let array = numpy.call_method1(intern!(py, "asarray"), (value,))?;
     let array: Bound<'py, PyUntypedArray> = array.cast_into()?;
+    if has_masks(value, array.ndim())? {
+        let given = format!("a list with a masked array: {UNMASKED}");
+        return refuse("array", "an array", given);
+    }
     let Some(ty) = type_of(&array.dtype()) else {
         let expected = "an array of numbers that functions take";
         return refuse("array", expected, describe(&array));

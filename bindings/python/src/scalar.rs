@@ -14,6 +14,11 @@ pub(crate) fn read(function: &str, param: &Param, value: &Bound<'_, PyAny>) -> P
     let mismatch = |expected: &str, given: String| {
         error::argument(py, function, &param.name, expected, &given)
     };
+    if let Ok(array) = value.cast::<numpy::PyUntypedArray>()
+        && crate::array::is_masked(array)?
+    {
+        return Err(mismatch(expected(param), error::describe(value)));
+    }
     let scalar = match param.ty {
         Type::Float | Type::Double | Type::SComplex | Type::DComplex
             if let Some(integer) = inexact(param.ty, value) =>

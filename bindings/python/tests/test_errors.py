@@ -168,16 +168,31 @@ INEXACT = [
     ("x", np.array([1, 2**64 - 1], np.uint64), str(2**64 - 1)),
     ("x", np.ma.masked_array([1.0, 2.0], [False, True]), "mask"),
     ("y", np.ma.masked_array([1.0, 2.0], [False, True]), "mask"),
+    ("alpha", np.ma.masked, "masked"),
+    ("n", np.ma.masked_array(2, True), "masked"),
 ]
 
 
 @pytest.mark.parametrize(("argument", "value", "words"), INEXACT)
 def test_nothing_is_lost_on_the_way_to_a_function(server, argument, value, words):
-    arguments = {"alpha": 1.0, "x": np.ones(2), "y": np.ones(2)} | {argument: value}
+    arguments = {"n": 2, "alpha": 1.0, "x": np.ones(2), "y": np.ones(2)} | {argument: value}
     with pytest.raises(farcall.ArgumentError) as raised:
-        server.function("blas/daxpy")(n=2, incx=1, incy=1, **arguments)
+        server.function("blas/daxpy")(incx=1, incy=1, **arguments)
     assert f"`{argument}`" in str(raised.value)
     assert words in str(raised.value)
+
+
+def test_a_list_does_not_lose_the_masks_of_its_arrays(server):
+    row = np.ma.masked_array([1.0, 2.0], [False, True])
+    sizes = {"transa": "N", "transb": "N", "alpha": 1.0, "beta": 0.0, "k": 2, "lda": 2, "ldb": 2}
+    for a in ([row, row], (np.ones(2), row)):
+        with pytest.raises(farcall.ArgumentError, match=r"`a`.*mask would be lost"):
+            server.function("blas/dgemm")(m=2, n=2, ldc=2, a=a, b=np.eye(2), **sizes)
+        with pytest.raises(farcall.ArgumentError, match="mask would be lost"):
+            server.put(a)
+    array = np.ma.masked_array([row, row])
+    with pytest.raises(farcall.ArgumentError, match="mask"):
+        server.put([array, array])
 
 
 def test_a_list_does_not_become_infinite(server):

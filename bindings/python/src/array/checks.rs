@@ -10,9 +10,10 @@ use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyList, PyTuple};
 
 /// Whether the array has a mask, which no function would see.
-pub(super) fn is_masked(array: &Bound<'_, PyUntypedArray>) -> PyResult<bool> {
+pub(crate) fn is_masked(array: &Bound<'_, PyUntypedArray>) -> PyResult<bool> {
     static CLASS: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let py = array.py();
     // SAFETY: the type is alive as long as the array.
@@ -24,6 +25,23 @@ pub(super) fn is_masked(array: &Bound<'_, PyUntypedArray>) -> PyResult<bool> {
         module.getattr("MaskedArray").map(Bound::unbind)
     })?;
     array.is_instance(class.bind(py))
+}
+
+/// Whether a list, or one within it, has an array with a mask. `levels` is the number of its
+/// dimensions, the last of which has numbers.
+pub(super) fn has_masks(value: &Bound<'_, PyAny>, levels: usize) -> PyResult<bool> {
+    if let Ok(array) = value.cast::<PyUntypedArray>() {
+        return is_masked(array);
+    }
+    if levels < 2 || !(value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>()) {
+        return Ok(false);
+    }
+    for one in value.try_iter()? {
+        if has_masks(&one?, levels - 1)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// How to pass a masked array.
