@@ -120,6 +120,14 @@ def test_entries_become_the_rows_of_one_call(convention):
         stack.join([{"boxes": boxes[0]}, {"weights": 1.0}])
 
 
+def test_an_entry_with_a_mask_is_refused():
+    boxes = [np.array([1.0, 2.0]), np.ma.masked_array([3.0, 4.0], [False, True])]
+    entries = [{"boxes": box, "weights": 0.5} for box in boxes]
+    stack = Stack.of(interface(), entries[0], {"n": 2})
+    with pytest.raises(ValueError, match=r"boxes: .* mask would be lost"):
+        stack.join(entries)
+
+
 def test_other_entries_are_calls_of_their_own():
     box = np.zeros(2)
     of = interface()

@@ -142,6 +142,11 @@ def _stacked(name: str, values: list[Any], axis: int) -> Any:
 
     from ._arrays import inexact  # noqa: PLC0415
 
+    if any(isinstance(value, np.ma.MaskedArray) for value in values):
+        raise ValueError(
+            f"{name}: an entry is a masked array, and its mask would be lost; pass its "
+            "filled(value), or its data"
+        )
     arrays = [np.asarray(value) for value in values]
     stacked = np.stack(arrays, axis=axis)
     if len({array.dtype for array in arrays}) > 1:
