@@ -85,6 +85,11 @@ def test_a_saved_transaction_runs_again(two, tmp_path, run):
         plan.run(servers, {"q": d})
     with pytest.raises(ValueError, match="expected shape"):
         plan.run(servers, {"d": d[:3]})
+    # As in a call, nothing of an input is lost.
+    with pytest.raises(ValueError, match="`d`: a masked array: its mask would be lost"):
+        plan.run(servers, {"d": np.ma.masked_less(d, 0.5)})
+    with pytest.raises(ValueError, match="`d`: the integer 9007199254740993, which float64"):
+        plan.run(servers, {"d": np.full(d.shape, 2**53 + 1)})
     # The command writes files.
     done = command(two, tmp_path / "plan.toml", "--json", "--svg", tmp_path / "graph.svg")
     told = json.loads(done.stdout)

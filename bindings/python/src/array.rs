@@ -6,8 +6,8 @@
 //! of memory differs.
 
 use crate::{error, texts};
-pub(crate) use checks::is_masked;
 use checks::{UNMASKED, fits, has_masks, inexact, overlaps_itself, rounded};
+pub(crate) use checks::{is_masked, lost};
 use farcall_idl::{ArrayLayout, Mode, Order, Param, Type};
 use numpy::npyffi::{self, PY_ARRAY_API, npy_intp};
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};

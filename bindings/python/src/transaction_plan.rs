@@ -154,6 +154,12 @@ impl TransactionPlan {
         let ty = form
             .ty()
             .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        if let Ok(array) = value.cast::<PyUntypedArray>()
+            && let Some(lost) = array::lost(given.unwrap_or(&value), array, ty)?
+        {
+            let text = format!("`{name}`: {lost}");
+            return Err(PyValueError::new_err(text));
+        }
         let options = PyDict::new(py);
         options.set_item("order", if form.column_major { "F" } else { "C" })?;
         options.set_item("casting", "safe")?;

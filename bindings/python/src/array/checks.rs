@@ -47,6 +47,22 @@ pub(super) fn has_masks(value: &Bound<'_, PyAny>, levels: usize) -> PyResult<boo
 /// How to pass a masked array.
 pub(super) const UNMASKED: &str = "its mask would be lost; pass its filled(value), or its data";
 
+/// What an array of this type would lose of a value, for an error message. `array` is the value as
+/// NumPy sees it.
+pub(crate) fn lost(
+    value: &Bound<'_, PyAny>,
+    array: &Bound<'_, PyUntypedArray>,
+    ty: Type,
+) -> PyResult<Option<String>> {
+    if has_masks(value, array.ndim())? {
+        return Ok(Some(format!("a masked array: {UNMASKED}")));
+    }
+    match inexact(array, ty)? {
+        None if value.cast::<PyUntypedArray>().is_err() => rounded(value, array, ty),
+        lost => Ok(lost),
+    }
+}
+
 /// A number of the array that the floating-point type cannot hold, for an error message: an integer
 /// that would be rounded, or a number that would become infinite.
 pub(super) fn inexact(array: &Bound<'_, PyUntypedArray>, ty: Type) -> PyResult<Option<String>> {
