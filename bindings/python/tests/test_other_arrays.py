@@ -1,9 +1,12 @@
 """Arrays of other libraries as arguments."""
 
+import types
+
 import farcall
 import numpy as np
 import pytest
 import scipy.sparse
+from farcall import cuda
 
 
 class Tensor:
@@ -97,3 +100,9 @@ def test_a_sparse_matrix_is_not_filled(server):
     right = scipy.sparse.csr_array(np.ones((2, 1)))
     with pytest.raises(farcall.ArgumentError, match=r"`b`.*sparse matrix.*toarray"):
         server.call("dgesv", n=2, nrhs=1, a=np.eye(2), lda=2, b=right, ldb=2)
+
+
+def test_a_device_does_not_lose_the_mask_of_an_array():
+    device = cuda.Device(types.SimpleNamespace(new=lambda _name: None))
+    with pytest.raises(farcall.ArgumentError, match="its mask would be lost"):
+        device.put(np.ma.masked_array([1.0, 2.0], mask=[0, 1]))

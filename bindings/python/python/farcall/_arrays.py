@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ._errors import ArgumentError
+
 
 def from_other(value: Any, is_written: bool) -> npt.NDArray[Any] | None:
     """The array of another library, or None for other values.
@@ -53,6 +55,14 @@ def _from_dlpack(value: Any, is_written: bool) -> npt.NDArray[Any]:
         if other.flags.writeable and np.may_share_memory(array, other):
             return other
     return array
+
+
+def refuse_mask(data: Any) -> None:
+    """Refuses an array with a mask, which nobody else would see."""
+    if isinstance(data, np.ma.MaskedArray):
+        raise ArgumentError(
+            "a masked array: its mask would be lost; pass its filled(value), or its data"
+        )
 
 
 def overflowing(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> str | None:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _native
+from ._arrays import refuse_mask
 from ._errors import ArgumentError, ChannelError
 
 __all__ = ["Channel", "Message"]
@@ -177,7 +178,7 @@ class Channel:
         self.close()
 
     def _reduced(self, root: int | None, numbers: npt.ArrayLike, op: str) -> npt.NDArray[Any]:
-        _refuse_mask(numbers)
+        refuse_mask(numbers)
         given = np.asarray(numbers)
         if given.dtype.kind in "bi" or (given.dtype.kind == "u" and given.dtype.itemsize < 8):
             integers = np.array(given, dtype=np.int64, order="C")
@@ -192,7 +193,7 @@ class Channel:
 
 def _readable(data: _Data) -> npt.NDArray[np.uint8]:
     """The bytes of a contiguous array or buffer, without a copy."""
-    _refuse_mask(data)
+    refuse_mask(data)
     array = data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
     if array.dtype.hasobject:
         raise ArgumentError("the array has Python objects; only numbers can be sent")
@@ -206,10 +207,3 @@ def _writable(buffer: _Data) -> npt.NDArray[np.uint8]:
     if not array.flags.writeable:
         raise ArgumentError("the buffer is read-only")
     return array
-
-
-def _refuse_mask(data: Any) -> None:
-    if isinstance(data, np.ma.MaskedArray):
-        raise ArgumentError(
-            "a masked array: its mask would be lost; pass its filled(value), or its data"
-        )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._arrays import from_other
+from ._arrays import from_other, refuse_mask
 from ._compute import current_server
 from ._native import Server
 
@@ -87,6 +87,7 @@ class Device:
 
     def put(self, value: "npt.ArrayLike") -> Array:
         """Copies a vector or an array of float or complex numbers to the device."""
+        refuse_mask(value)
         other = from_other(value, False)
         array = np.ascontiguousarray(value if other is None else other)
         letter = _LETTERS.get(array.dtype.name)
