@@ -11,6 +11,7 @@ pub(crate) use checks::{is_masked, lost};
 use farcall_idl::{ArrayLayout, Mode, Order, Param, Type};
 use numpy::npyffi::{self, PY_ARRAY_API, npy_intp};
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -118,8 +119,12 @@ pub(crate) fn typed<'py>(
     };
     let other = match value.cast::<PyUntypedArray>() {
         Ok(_) => None,
-        Err(_) => from_other(value, param.mode != Mode::In)
-            .map_err(|error| mismatch(error.value(py).to_string()))?,
+        Err(_) => from_other(value, param.mode != Mode::In).map_err(|error| {
+            match is_about_the_value(py, &error) {
+                true => mismatch(error.value(py).to_string()),
+                false => error,
+            }
+        })?,
     };
     let Ok(array) = other.as_ref().unwrap_or(value).cast::<PyUntypedArray>() else {
         if param.mode != Mode::In {
@@ -196,8 +201,11 @@ fn from_values<'py>(ty: Type, value: &Bound<'py, PyAny>) -> PyResult<Option<Type
         let array = numpy.call_method1(intern!(py, "frombuffer"), (bytes, dtype(py, ty)?))?;
         return Ok(Some(Typed::new(array.cast_into()?, false)));
     }
-    let Ok(array) = numpy.call_method1(intern!(py, "asarray"), (value,)) else {
-        return Ok(None);
+    let array = match numpy.call_method1(intern!(py, "asarray"), (value,)) {
+        Ok(array) => array,
+        Err(error) if is_about_the_value(py, &error) => return Ok(None),
+        // The caller's own object has failed, or Ctrl-C has come while it ran.
+        Err(error) => return Err(error),
     };
     let array: Bound<'py, PyUntypedArray> = array.cast_into()?;
     let (from, to) = (array.dtype(), dtype(py, ty)?);
@@ -208,6 +216,11 @@ fn from_values<'py>(ty: Type, value: &Bound<'py, PyAny>) -> PyResult<Option<Type
         || (matches!(from.kind(), b'f' | b'i') && matches!(to.kind(), b'f' | b'c'))
         || (from.kind() == b'c' && to.kind() == b'c');
     Ok(fits.then(|| Typed::new(array, true)))
+}
+
+/// Whether NumPy, or an object that it asks, says that a value is no array.
+fn is_about_the_value(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyValueError>(py) || error.is_instance_of::<PyTypeError>(py)
 }
 
 fn in_range(array: &Bound<'_, PyUntypedArray>, ty: Type) -> PyResult<bool> {

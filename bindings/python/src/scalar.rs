@@ -32,7 +32,7 @@ pub(crate) fn read(function: &str, param: &Param, value: &Bound<'_, PyAny>) -> P
         Type::Float | Type::Double => number(value).map(Scalar::Float),
         Type::SComplex | Type::DComplex => complex(value),
         Type::String | Type::Filename if param.is_texts() => {
-            texts::of_sequence(value).map(Scalar::Texts)
+            texts::of_sequence(value)?.map(Scalar::Texts)
         }
         Type::String => text(value),
         Type::Filename | Type::FilePointer => path(value),

@@ -233,7 +233,7 @@ impl<'py> Lists<'py> {
             let array = &layout.arrays[index];
             let param = &interface.params[array.param];
             let refuse = |text: String| Err(PyValueError::new_err(text));
-            let Some(given) = texts::of_sequence(list.as_any()) else {
+            let Some(given) = texts::of_sequence(list.as_any())? else {
                 return refuse(format!(
                     "put a value that is not a str into `{}`",
                     param.name

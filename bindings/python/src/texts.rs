@@ -3,6 +3,7 @@
 
 use crate::error;
 use farcall_idl::{ArrayLayout, MOST_TEXTS, Param, read_texts};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
@@ -23,7 +24,7 @@ pub(crate) fn read(
     let is_written = param.mode.is_returned();
     let texts = match is_written && !value.is_instance_of::<PyList>() {
         true => None,
-        false => of_sequence(value),
+        false => of_sequence(value)?,
     };
     texts.ok_or_else(|| {
         let given = error::describe(value);
@@ -32,16 +33,31 @@ pub(crate) fn read(
 }
 
 /// The texts of a list, a tuple, an array of str, or another iterable of texts, but not of a text.
-pub(crate) fn of_sequence(value: &Bound<'_, PyAny>) -> Option<Vec<String>> {
+///
+/// # Errors
+/// That of the iterable itself.
+pub(crate) fn of_sequence(value: &Bound<'_, PyAny>) -> PyResult<Option<Vec<String>>> {
     if value.is_instance_of::<PyString>() {
-        return None;
+        return Ok(None);
     }
+    let listed = match value.try_iter() {
+        Ok(listed) => listed,
+        Err(error) if error.is_instance_of::<PyTypeError>(value.py()) => return Ok(None),
+        Err(error) => return Err(error),
+    };
     let mut texts = Vec::new();
-    for text in value.try_iter().ok()?.take(MOST_TEXTS + 1) {
-        let text = text.ok()?;
-        texts.push(text.cast::<PyString>().ok()?.to_str().ok()?.to_owned());
+    for text in listed.take(MOST_TEXTS + 1) {
+        let text = text?;
+        let Some(text) = text
+            .cast::<PyString>()
+            .ok()
+            .and_then(|text| text.to_str().ok())
+        else {
+            return Ok(None);
+        };
+        texts.push(text.to_owned());
     }
-    Some(texts)
+    Ok(Some(texts))
 }
 
 /// Puts texts into the fields of an array.

@@ -195,6 +195,37 @@ def test_a_list_does_not_lose_the_masks_of_its_arrays(server):
         server.put([array, array])
 
 
+class Lazy:
+    """An array that fails when it is needed."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __array__(self, dtype=None, copy=None):
+        raise self.error
+
+
+def test_an_error_of_the_callers_own_object_reaches_the_caller(server, start, tmp_path):
+    for error in (KeyboardInterrupt(), MemoryError(), OSError("the disk is gone")):
+        with pytest.raises(type(error)) as raised:
+            server.call("blas/ddot", 2, Lazy(error), 1, np.ones(2), 1)
+        assert raised.value is error
+    interface = tmp_path / "texts.idl"
+    interface.write_text(
+        'Module texts; Library "libc.so.6";\n'
+        'Define least(IN int n, IN string s[n], OUT int *d) Calls "C" d = abs(n);'
+    )
+    least = start(interface).connect().function("least")
+
+    def names():
+        yield "a"
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        least(2, names())
+    assert least(2, (name for name in "ab")).d == 2
+
+
 def test_a_list_does_not_become_infinite(server):
     for value in ([1.0, 1e300], [1.0, -1e39]):
         with pytest.raises(farcall.ArgumentError, match=r"`x`.*which float32 cannot hold"):
