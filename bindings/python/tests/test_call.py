@@ -311,6 +311,25 @@ def test_no_part_of_the_lines_beyond_a_view_travels(server):
     np.testing.assert_array_equal(view, factors)
 
 
+def test_a_size_that_is_left_out_comes_from_bytes_and_texts(start, tmp_path):
+    interface = tmp_path / "sizes.idl"
+    interface.write_text(
+        'Module sizes; Library "libc.so.6";\n'
+        "Define copy(OUT char out[n], IN char in[n], IN long n)"
+        ' Calls "C" memcpy(out, in, n);\n'
+        "Define bytes(OUT unsigned char out[n], IN unsigned char in[n], IN long n)"
+        ' Calls "C" memcpy(out, in, n);'
+    )
+    connection = start(interface).connect()
+    copy, of_bytes = map(connection.function, ("copy", "bytes"))
+    assert copy(in_=b"abc\0").out.tobytes() == b"abc\0"
+    assert copy(in_="\u00e4b").out.tobytes() == "\u00e4b".encode()
+    for given in (b"abc\0", bytearray(b"abc\0"), memoryview(b"abc\0")):
+        assert of_bytes(in_=given).out.tobytes() == b"abc\0"
+    with pytest.raises(farcall.ArgumentError, match="uint8, given str"):
+        of_bytes(in_="ab")
+
+
 def test_help_says_which_sizes_are_inferred(server):
     text = server.function("lapack/dgesv").__doc__
     lines = {line.split()[0]: line for line in text.splitlines() if line}

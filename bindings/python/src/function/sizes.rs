@@ -9,11 +9,22 @@ use crate::handle::Handle;
 use crate::origin;
 use crate::source::Source;
 use farcall_client::ArrayForm;
-use farcall_idl::{ArrayLayout, Mode, Op, Order, Param};
+use farcall_idl::{ArrayLayout, Mode, Op, Order, Param, Type};
 use numpy::PyUntypedArray;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyByteArray, PyBytes, PyList, PyString};
+
+/// The length of a text or of bytes that stand for an array of this type.
+fn characters(ty: Type, value: &Bound<'_, PyAny>) -> Option<usize> {
+    match value.cast::<PyString>() {
+        Ok(text) if ty == Type::Char => return text.to_str().ok().map(str::len),
+        _ => {}
+    }
+    let takes_bytes = matches!(ty, Type::Char | Type::SignedChar | Type::UnsignedChar);
+    let is_bytes = value.is_instance_of::<PyBytes>() || value.is_instance_of::<PyByteArray>();
+    value.len().ok().filter(|_| takes_bytes && is_bytes)
+}
 
 impl Function {
     /// Fills in sizes that were left out and that an array of the call has.
@@ -47,9 +58,15 @@ impl Function {
             let Some(value) = value.filter(|value| !value.is_none()) else {
                 continue;
             };
-            let shape = value.getattr("shape").and_then(|shape| shape.extract());
-            let Ok(shape): PyResult<Vec<u64>> = shape else {
-                continue;
+            let shape = match characters(param.ty, &value) {
+                Some(length) => vec![length as u64],
+                None => {
+                    let shape = value.getattr("shape").and_then(|shape| shape.extract());
+                    let Ok(shape): PyResult<Vec<u64>> = shape else {
+                        continue;
+                    };
+                    shape
+                }
             };
             if shape.len() != param.dims.len() {
                 continue;
@@ -61,7 +78,7 @@ impl Function {
                 }
                 _ => None,
             };
-            let shape = match whole {
+            let shape: Vec<u64> = match whole {
                 Some(whole) => whole.getattr("shape")?.extract()?,
                 None => shape,
             };
