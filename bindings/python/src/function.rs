@@ -623,6 +623,7 @@ impl Function {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Prepared<'py>> {
         self.origin.check(py)?;
+        self.results.prepare(py)?;
         let given = self.bind(py, args, kwargs)?;
         let callbacks = self.callbacks(py, &given)?;
         let (laid_out, typed) = self.lay_out(py, &given)?;

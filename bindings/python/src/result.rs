@@ -78,8 +78,18 @@ impl Results {
                 (None, _) => Ok(py.None().into_bound(py)),
             });
         let values = PyTuple::new(py, values.collect::<PyResult<Vec<_>>>()?)?;
-        self.class(py)?
-            .call_method1(pyo3::intern!(py, "_make"), (values,))
+        // As the class's own `_make` does, which is code in Python: a signal handler could run in
+        // it, and interrupt a call that is over.
+        let new = py.get_type::<PyTuple>();
+        new.call_method1(pyo3::intern!(py, "__new__"), (self.class(py)?, values))
+    }
+
+    /// Makes the class, if it is not there yet, so that `make` need not run code in Python.
+    pub(crate) fn prepare(&self, py: Python<'_>) -> PyResult<()> {
+        match self.fields.is_empty() {
+            true => Ok(()),
+            false => self.class(py).map(drop),
+        }
     }
 
     fn class<'py>(&self, py: Python<'py>) -> PyResult<&Bound<'py, PyAny>> {

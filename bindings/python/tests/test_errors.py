@@ -1,4 +1,6 @@
 import gc
+import subprocess
+import sys
 import time
 
 import farcall
@@ -396,3 +398,26 @@ def test_integers_beside_other_numbers_are_not_rounded(server, beside):
     with pytest.raises(farcall.ArgumentError, match=f"the integer {large}, which float64 cannot"):
         echo(2, [large, beside])
     assert echo(2, [2**53, 0.5]).y.tolist() == [2**53, 0.5]
+
+
+LOOKS = """
+import signal, sys
+import farcall
+import numpy as np
+echo = farcall.connect(sys.argv[1]).function("bench/echo")
+n = 1 << 22
+signal.signal(signal.SIGALRM, lambda *_: (repr(call), call.done()))
+for _ in range(3):
+    y = np.empty(2 * n)[::2]
+    call = echo.call_async(n, np.ones(n), y)
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+    call.result()
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    assert y.all()
+"""
+
+
+def test_a_signal_handler_may_look_at_a_call_that_ends(library_server):
+    words = [sys.executable, "-c", LOOKS, library_server.address]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr
