@@ -56,7 +56,12 @@ impl Drop for Future {
         // The call is given up before its memory.
         let state = self.state.get_mut();
         if let State::Pending(pending, _) = state.unwrap_or_else(PoisonError::into_inner) {
-            Python::attach(|py| py.detach(|| pending.cancel()));
+            Python::attach(|py| {
+                // The call of a parent goes on.
+                if self.function.get().check_process(py).is_ok() {
+                    py.detach(|| pending.cancel());
+                }
+            });
         }
     }
 }

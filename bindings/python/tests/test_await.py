@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import functools
 import gc
 import os
 import signal
@@ -298,6 +299,35 @@ def test_a_forked_child_leaves_the_calls_of_its_parent_alone(napping):
         os._exit(refused)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
     assert call.result(timeout=30).slept == 1000
+
+
+def test_a_forked_child_drops_a_call_while_arrays_travel(library_server):
+    """A thread of its parent may hold the lock of the connection at the moment of the fork."""
+    echo = library_server.connect(same_host=False).function("bench/echo")
+    n = 1 << 25
+    call, travels = echo.call_async(1, np.ones(1)), echo.call_async(n, np.ones(n))
+    waits = threading.Thread(target=travels.result)
+    waits.start()
+    forks = 0
+    while waits.is_alive() and forks < 30:
+        forks += 1
+        child = os.fork()
+        if child == 0:
+            del call
+            gc.collect()
+            os._exit(0)
+        with contextlib.suppress(TimeoutError):
+            wait_until(functools.partial(has_ended, child), seconds=10)
+            continue
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        pytest.fail("the child hangs")
+    waits.join()
+    assert forks > 3 and travels.result().y.all() and call.result().y == 1
+
+
+def has_ended(child):
+    return os.waitpid(child, os.WNOHANG)[0] == child
 
 
 def test_a_forked_child_awaits_on_its_own(napping):

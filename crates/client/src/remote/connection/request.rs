@@ -159,6 +159,11 @@ impl Request {
 
     /// Gives the request up. Its memory is no longer touched, and every wait for it ends.
     pub(crate) fn cancel(&self) {
+        // A forked child moves no bytes of its parent's calls, and a thread of the parent may have
+        // held the lock when it was made.
+        if !self.connection.is_ours() {
+            return;
+        }
         let mut state = self.connection.lock();
         state.abandon(self.id);
         state.send(&self.connection.socket);
