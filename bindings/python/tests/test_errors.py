@@ -1,4 +1,9 @@
+import contextlib
 import gc
+import os
+import pathlib
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -6,7 +11,7 @@ import time
 import farcall
 import numpy as np
 import pytest
-from servers import LIBRARIES, descriptors, resident_bytes
+from servers import LIBRARIES, descriptors, resident_bytes, wait_until
 
 N = 5
 
@@ -398,6 +403,46 @@ def test_integers_beside_other_numbers_are_not_rounded(server, beside):
     with pytest.raises(farcall.ArgumentError, match=f"the integer {large}, which float64 cannot"):
         echo(2, [large, beside])
     assert echo(2, [2**53, 0.5]).y.tolist() == [2**53, 0.5]
+
+
+CONNECTS = """
+import sys
+import farcall
+farcall.connect(sys.argv[1])
+"""
+
+
+def interrupted(address, waits, **environment):
+    """What a program says that Ctrl-C ends while it connects."""
+    words = [sys.executable, "-c", CONNECTS, address]
+    environment = os.environ | environment
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            wait_until(lambda: waits(process), what="the wait for a connection")
+            process.send_signal(signal.SIGINT)
+            return process.communicate(timeout=5)[1]
+        finally:
+            process.kill()
+
+
+def test_ctrl_c_ends_a_wait_for_a_connection(tmp_path):
+    def waits(process):
+        return "poll" in pathlib.Path(f"/proc/{process.pid}/wchan").read_text()
+
+    with contextlib.ExitStack() as stack:
+        full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            client = stack.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(full.getsockname())
+        for address in ("127.0.0.1:{}", "127.0.0.1:{0},127.0.0.1:{0}"):
+            told = interrupted(address.format(full.getsockname()[1]), waits)
+            assert told.rstrip().endswith("KeyboardInterrupt"), told
+    began, ssh = tmp_path / "began", tmp_path / "ssh"
+    ssh.write_text(f"#!/bin/sh\ntouch {began}\nexec sleep 60\n")
+    ssh.chmod(0o755)
+    told = interrupted("ssh://nowhere", lambda _: began.exists(), FARCALL_SSH=str(ssh))
+    assert told.rstrip().endswith("KeyboardInterrupt"), told
 
 
 LOOKS = """

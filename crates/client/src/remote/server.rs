@@ -287,6 +287,7 @@ fn open_any(at: &[Address], options: &Options) -> Result<Arc<Connection>, Error>
     for address in at {
         match Connection::open(address, options) {
             Ok(connection) => return Ok(connection),
+            Err(Error::Interrupted) => return Err(Error::Interrupted),
             Err(error) => first = first.or(Some(error)),
         }
     }

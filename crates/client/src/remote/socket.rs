@@ -31,6 +31,9 @@ use windows as system;
 
 pub(crate) use system::{Stream, pair};
 
+/// Says whether to give up what waits: [`Options::on_interrupt`].
+pub(crate) type GiveUp<'o> = Option<&'o (dyn Fn() -> bool + Send + Sync)>;
+
 /// A connected stream socket that never blocks; [`wait`] does.
 pub(crate) enum Socket {
     Tcp(TcpStream),
@@ -50,16 +53,17 @@ impl Socket {
         options: &Options,
     ) -> io::Result<Socket> {
         let timeout = options.connect_timeout;
+        let give_up = options.on_interrupt.as_deref();
+        let connect_tcp = |host, port| connect_tcp(host, port, way, timeout, give_up);
         let socket = match address {
-            Address::Tcp { host, port } => Socket::Tcp(connect_tcp(host, *port, way, timeout)?),
+            Address::Tcp { host, port } => Socket::Tcp(connect_tcp(host, *port)?),
             Address::Tls { host, port } => {
                 let trust = options.credentials.trust().map_err(io::Error::other)?;
                 let session = Session::client(&trust, host)?;
-                Socket::Tls(connect_tcp(host, *port, way, timeout)?, Mutex::new(session))
+                Socket::Tls(connect_tcp(host, *port)?, Mutex::new(session))
             }
-            Address::Unix(path) => Socket::Unix(system::connect_path(path, timeout)?),
+            Address::Unix(path) => Socket::Unix(system::connect_path(path, timeout, give_up)?),
             Address::Ssh(there) => {
-                let give_up = options.on_interrupt.as_deref();
                 let (stream, tunnel) = Tunnel::open(there, timeout, give_up)?;
                 Socket::Ssh(stream, tunnel)
             }
@@ -260,6 +264,7 @@ fn connect_tcp(
     port: u16,
     way: Option<SocketAddr>,
     timeout: Duration,
+    give_up: GiveUp<'_>,
 ) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     let candidates: Vec<SocketAddr> = match way {
@@ -267,17 +272,26 @@ fn connect_tcp(
         None => (host, port).to_socket_addrs()?.collect(),
     };
     for candidate in candidates {
-        match TcpStream::connect_timeout(&candidate, timeout) {
+        match system::connect_tcp(&candidate, timeout, give_up) {
             Ok(stream) => {
                 stream.set_nodelay(true)?;
                 stream.set_nonblocking(true)?;
                 system::bound_queue(&stream, is_within_host(&stream)?)?;
                 return Ok(stream);
             }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Err(error),
             Err(error) => last = error,
         }
     }
     Err(last)
+}
+
+/// Fails if somebody wants to give up.
+pub(crate) fn check_patience(give_up: GiveUp<'_>) -> io::Result<()> {
+    match give_up.is_some_and(|give_up| give_up()) {
+        true => Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted")),
+        false => Ok(()),
+    }
 }
 
 /// Interrupts a [`wait`] in another thread.

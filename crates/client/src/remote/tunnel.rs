@@ -10,7 +10,7 @@ mod unix;
 #[cfg(windows)]
 mod windows;
 
-use super::socket::{Stream, pair};
+use super::socket::{GiveUp, Stream, check_patience, pair};
 use crate::address::SshAddress;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read};
@@ -48,7 +48,7 @@ impl Tunnel {
     pub(crate) fn open(
         address: &SshAddress,
         timeout: Duration,
-        give_up: Option<&(dyn Fn() -> bool + Send + Sync)>,
+        give_up: GiveUp<'_>,
     ) -> io::Result<(Stream, Tunnel)> {
         collect();
         let (ours, theirs) = pair()?;
@@ -67,15 +67,13 @@ impl Tunnel {
         &mut self,
         stream: &Stream,
         address: &SshAddress,
-        give_up: Option<&(dyn Fn() -> bool + Send + Sync)>,
+        give_up: GiveUp<'_>,
     ) -> io::Result<()> {
         let end = Instant::now() + LOGIN;
         let mut heard = Vec::new();
         let nap = Timespec::try_from(NAP).unwrap_or_default();
         while !heard.ends_with(RELAY_READY.as_bytes()) {
-            if give_up.is_some_and(|give_up| give_up()) {
-                return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"));
-            }
+            check_patience(give_up)?;
             if Instant::now() >= end {
                 let text = format!("{} is not ready after {} s", address.to(), LOGIN.as_secs());
                 return Err(io::Error::new(io::ErrorKind::TimedOut, text));

@@ -102,9 +102,13 @@ impl Connection {
         address: &Address,
         options: &Options,
     ) -> Result<Arc<Connection>, Error> {
-        let failed = |source| Error::Connect {
-            address: address.clone(),
-            source,
+        let failed = |source: io::Error| match source.kind() {
+            // The program wants to see what has interrupted it.
+            io::ErrorKind::Interrupted => Error::Interrupted,
+            _ => Error::Connect {
+                address: address.clone(),
+                source,
+            },
         };
         let socket = socket.map_err(failed)?;
         let mut hello = Hello::new(concat!("farcall-client ", env!("CARGO_PKG_VERSION")));

@@ -13,9 +13,13 @@ use other as kernel;
 
 pub(super) use kernel::{bound_queue, receive, silence};
 
+use super::GiveUp;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SocketAddrUnix, sendmsg};
+use rustix::net::sockopt::socket_error;
+use rustix::net::{AddressFamily, RecvFlags, SendAncillaryBuffer, SocketAddrUnix, sendmsg};
 use std::io::{self, IoSlice};
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -23,6 +27,9 @@ use std::time::{Duration, Instant};
 
 /// A stream within this host.
 pub(crate) type Stream = UnixStream;
+
+/// Time between two looks whether somebody wants to give up.
+const LOOK_UP: Duration = Duration::from_millis(100);
 
 /// Looks at what has arrived, and neither takes it nor waits for it.
 pub(super) const LOOK: RecvFlags = RecvFlags::PEEK.union(RecvFlags::DONTWAIT);
@@ -32,31 +39,73 @@ pub(crate) fn pair() -> io::Result<(Stream, Stream)> {
     UnixStream::pair()
 }
 
+/// Connects over TCP.
+pub(super) fn connect_tcp(
+    to: &SocketAddr,
+    timeout: Duration,
+    give_up: GiveUp<'_>,
+) -> io::Result<TcpStream> {
+    let family = match to {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = kernel::stream_socket(family)?;
+    match rustix::net::connect(&socket, to) {
+        Ok(()) => return Ok(socket.into()),
+        Err(Errno::INPROGRESS | Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let end = Instant::now().checked_add(timeout);
+    loop {
+        let left = end.map_or(LOOK_UP, |end| end.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            let text = "connection timed out";
+            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+        }
+        let nap = Timespec::try_from(left.min(LOOK_UP)).unwrap_or_default();
+        match poll(&mut [PollFd::new(&socket, PollFlags::OUT)], Some(&nap)) {
+            Ok(0) | Err(Errno::INTR) => super::check_patience(give_up)?,
+            Ok(_) => {
+                socket_error(&socket)??;
+                return Ok(socket.into());
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 /// Connects to a Unix socket with a path.
-pub(super) fn connect_path(path: &Path, timeout: Duration) -> io::Result<Stream> {
+pub(super) fn connect_path(
+    path: &Path,
+    timeout: Duration,
+    give_up: GiveUp<'_>,
+) -> io::Result<Stream> {
     let known = SocketAddrUnix::new(path).map_err(|_| {
         let text = "the path of a Unix socket must have at most 107 bytes";
         io::Error::new(io::ErrorKind::InvalidInput, text)
     })?;
-    connect(&known, timeout)
+    connect(&known, timeout, give_up)
 }
 
 /// Connects to an abstract Unix socket, which only Linux has.
 pub(super) fn connect_abstract(name: &str, timeout: Duration) -> io::Result<Stream> {
-    connect(&kernel::abstract_name(name)?, timeout)
+    connect(&kernel::abstract_name(name)?, timeout, None)
 }
 
-fn connect(address: &SocketAddrUnix, timeout: Duration) -> io::Result<Stream> {
+fn connect(address: &SocketAddrUnix, timeout: Duration, give_up: GiveUp<'_>) -> io::Result<Stream> {
     /// Time between two tries while the server has no room for another connection.
     const NAP: Duration = Duration::from_millis(2);
-    let socket = kernel::unix_socket()?;
+    let socket = kernel::stream_socket(AddressFamily::UNIX)?;
     let end = Instant::now().checked_add(timeout);
     let has_time = || end.is_none_or(|end| Instant::now() < end);
     loop {
         match rustix::net::connect(&socket, address) {
             Ok(()) => return Ok(socket.into()),
             Err(Errno::INTR) => {}
-            Err(Errno::WOULDBLOCK) if has_time() => std::thread::sleep(NAP),
+            Err(Errno::WOULDBLOCK) if has_time() => {
+                std::thread::sleep(NAP);
+                super::check_patience(give_up)?;
+            }
             Err(Errno::WOULDBLOCK) => return Err(io::ErrorKind::TimedOut.into()),
             Err(error) => return Err(error.into()),
         }

@@ -1,11 +1,12 @@
 //! What sockets do on Windows. It has no Unix sockets that the standard library knows, no pairs of
 //! sockets and no signals, and no memory arrives with bytes.
 
+use super::GiveUp;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::net::RecvFlags;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
@@ -32,8 +33,17 @@ pub(crate) fn pair() -> io::Result<(Stream, Stream)> {
     Ok((ours, theirs))
 }
 
+/// Connects over TCP. Windows has no signals that could ask to give up.
+pub(super) fn connect_tcp(
+    to: &SocketAddr,
+    timeout: Duration,
+    _: GiveUp<'_>,
+) -> io::Result<TcpStream> {
+    TcpStream::connect_timeout(to, timeout)
+}
+
 /// Fails: Windows has no such sockets.
-pub(super) fn connect_path(_: &Path, _: Duration) -> io::Result<Stream> {
+pub(super) fn connect_path(_: &Path, _: Duration, _: GiveUp<'_>) -> io::Result<Stream> {
     let text = "a client on Windows has no Unix sockets; let the server listen on TCP, and use \
                 farcall://localhost";
     Err(io::Error::new(io::ErrorKind::Unsupported, text))

@@ -23,15 +23,10 @@ pub(crate) fn silence(_: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// A Unix socket that does not block and that no other program inherits.
-pub(crate) fn unix_socket() -> io::Result<OwnedFd> {
+/// A stream socket that does not block and that no other program inherits.
+pub(crate) fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    Ok(socket_with(
-        AddressFamily::UNIX,
-        SocketType::STREAM,
-        flags,
-        None,
-    )?)
+    Ok(socket_with(family, SocketType::STREAM, flags, None)?)
 }
 
 /// The address of an abstract Unix socket.

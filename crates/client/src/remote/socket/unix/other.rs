@@ -19,10 +19,10 @@ pub(crate) fn silence(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(set_socket_nosigpipe(socket, true)?)
 }
 
-/// A Unix socket that does not block. A program that another thread starts at this moment may
+/// A stream socket that does not block. A program that another thread starts at this moment may
 /// inherit it.
-pub(crate) fn unix_socket() -> io::Result<OwnedFd> {
-    let made = socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
+pub(crate) fn stream_socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    let made = socket(family, SocketType::STREAM, None)?;
     fcntl_setfd(&made, FdFlags::CLOEXEC)?;
     ioctl_fionbio(&made, true)?;
     Ok(made)
