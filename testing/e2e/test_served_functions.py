@@ -222,11 +222,33 @@ def test_modules_that_cannot_be_served_say_why(tmp_path):
             "import farcall\n@farcall.library('f(IN filepointer x)')\ndef f(x): pass",
             "`f` has a parameter of type filepointer",
         ),
+        ("import sys\nsys.exit('not as a module')", "raised SystemExit: not as a module (module.p"),
     ]:
         path.write_text(text)
         assert told in serve_fails(path), text
     assert "there is no such file" in serve_fails(tmp_path / "missing.py")
     assert "FARCALL_PYTHON" in serve_fails(path, FARCALL_PYTHON=str(tmp_path / "none"))
+
+
+LOUD = """
+import io, os, sys, threading, time
+import farcall
+
+print("a word")
+os.write(1, b"and another one\\n")
+sys.stdout = io.StringIO()
+threading.Thread(target=time.sleep, args=(3600,)).start()
+
+@farcall.library("twice(IN int n, OUT int *m)")
+def twice(n):
+    return 2 * n
+"""
+
+
+def test_a_module_may_use_its_output_and_threads_while_it_is_imported(start, tmp_path):
+    path = tmp_path / "loud.py"
+    path.write_text(LOUD)
+    assert start(path).connect().function("loud/twice")(3).m == 6
 
 
 def test_without_the_package_the_remedy_is_told(tmp_path):

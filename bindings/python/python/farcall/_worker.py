@@ -1,6 +1,7 @@
 """What `farcall serve module.py` runs: `python -m farcall._worker declare|worker`."""
 
 import importlib.util
+import os
 import pathlib
 import re
 import sys
@@ -31,7 +32,7 @@ def load(path: str) -> list[Export]:
         if error.filename == str(file):
             raise CallError("there is no such file") from None
         raise CallError(_told(error, file)) from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise CallError(_told(error, file)) from None
     if not exports:
         raise CallError(
@@ -127,11 +128,17 @@ def main(arguments: Sequence[str]) -> int:
     """Declares the functions of a module, or runs as a worker that a server has started."""
     match arguments:
         case ["declare", path]:
+            # What the module prints, and what it does to its output, is no declaration.
+            output, errors = os.dup(1), os.dup(2)
+            os.dup2(2, 1)
             try:
-                sys.stdout.write(declare(path))
+                text, status = declare(path), 0
             except CallError as error:
-                sys.stderr.write(f"{error}\n")
-                return 1
+                text, output, status = f"{error}\n", errors, 1
+            with open(output, "w", encoding="utf-8", closefd=False) as file:
+                file.write(text)
+            # A thread of the module may go on.
+            os._exit(status)
         case ["where", name]:
             found = importlib.util.find_spec(name)
             sys.stdout.write(f"{found.origin if found else ''}\n")
