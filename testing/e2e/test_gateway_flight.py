@@ -1,6 +1,7 @@
 """`farcall gateway flight`: functions as exchanges, and a Flight service as functions."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -103,6 +104,11 @@ def test_columns_and_tensors_are_arguments_and_results(start, work):
         [answer] = exchange(client, command("phase", n=2, s="up"), given)
         assert answer.column(0).to_numpy_ndarray()[0].view(complex)[:, 0].tolist() == [2 + 4j, -6]
         assert answer.column(1).to_pylist() == [["u", "bc"]]
+        # A text that names a number is one where a number is taken, and a text elsewhere.
+        [answer] = exchange(client, command("phase", n=2, s="NaN"), given)
+        assert answer.column(1).to_pylist() == [["N", "bc"]]
+        ticket = flight.Ticket(command("ramp", n=2, step="Infinity").command)
+        assert client.do_get(ticket).read_all().to_pydict()["x"][1] == math.inf
         ticket = flight.Ticket(command("ramp", n=4, step=0.5).command)
         assert client.do_get(ticket).read_all().to_pydict() == {"x": [0.0, 0.5, 1.0, 1.5]}
 

@@ -244,7 +244,7 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]
     ) -> dict[str, Any]:
         """The arguments of a call. OUT and INOUT arrays are in memory that the server shares."""
         params = {one.name: one for one in function.interface.parameters}
-        arguments = dict(scalars)
+        arguments = {name: _number(value, params.get(name)) for name, value in scalars.items()}
         for name, column in _columns(batch):
             if name not in params or name in arguments:
                 what = "is given twice" if name in arguments else "is not one of the function"
@@ -291,6 +291,7 @@ def _columns(batch: Any) -> Iterator[tuple[str, Any]]:
 
 
 _RETURNED = ("OUT", "INOUT")
+_NO_JSON = ("NaN", "Infinity", "-Infinity")
 
 
 def _chunks(reader: Any) -> Iterator[Any]:
@@ -349,15 +350,19 @@ def _command(command: bytes | None) -> tuple[str, dict[str, Any]]:
 
 
 def _scalar(value: Any) -> Any:
-    """A scalar: complex numbers are pairs, and texts of JSON name numbers that it lacks."""
+    """A scalar: complex numbers are pairs."""
     match value:
         case [int() | float() as real, int() | float() as imaginary]:
             return complex(real, imaginary)
-        case "NaN" | "Infinity" | "-Infinity":
-            return float(value)
         case int() | float() | str() | [*_] if not isinstance(value, bool):
             return value
     raise ValueError("a scalar is a number, a text, [real, imaginary], or a list of texts")
+
+
+def _number(value: Any, parameter: Parameter | None) -> Any:
+    """A scalar for a parameter: texts name the numbers that JSON lacks, where numbers are taken."""
+    is_number = parameter is not None and parameter.dtype not in (None, "S1")
+    return float(value) if is_number and value in _NO_JSON else value
 
 
 def serve(options: Mapping[str, Any]) -> int:
