@@ -125,6 +125,7 @@ def test_what_fails_has_a_fitting_status_and_the_words_of_farcall(start, work, n
             ("/v1/call/work/twice", {"n": 2, "x": [1]}, 400, "BadArgument", "expected shape [2]"),
             ("/v1/call/work/twice?arrays=x", {}, 400, "BadRequest", "arrays"),
             ("/v1/call/work/thrice", {}, 404, "UnknownFunction", "work/thrice"),
+            ("/v1/call/%ff", {}, 400, "BadRequest", "UTF-8"),
             ("/v2/call", {}, 404, "NotFound", "/openapi.json"),
             ("/v1/functions", {}, 405, "NotAllowed", "method"),
             ("/v1/call/work/twice", b" " * 100_001, 413, "TooLarge", "larger than 100000 bytes"),

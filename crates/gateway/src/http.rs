@@ -11,6 +11,7 @@ use crate::openapi::{describe, openapi};
 use crate::users::{self, Caller, Door, Guest, Users};
 use axum::Router;
 use axum::body::Body;
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
@@ -479,9 +480,10 @@ async fn list(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Result<R
 
 async fn function(
     State(shared): State<Arc<Shared>>,
-    Path(name): Path<String>,
+    name: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
+    let Path(name) = name.map_err(|error| Failure::bad(error.body_text()))?;
     ask(&shared, &headers, move |server| {
         let function = server.function(&name)?;
         Ok(describe(function.interface(), function.text()))
@@ -519,18 +521,19 @@ enum Arrays {
 
 async fn call(
     State(shared): State<Arc<Shared>>,
-    Path(name): Path<String>,
-    form: Result<Query<Form>, axum::extract::rejection::QueryRejection>,
+    name: Result<Path<String>, PathRejection>,
+    form: Result<Query<Form>, QueryRejection>,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Failure> {
     let mut body = body.into_data_stream();
     let entered = async {
+        let Path(name) = name.map_err(|error| Failure::bad(error.body_text()))?;
         let Query(form) = form.map_err(|error| Failure::bad(error.body_text()))?;
         check_type(&headers)?;
-        Ok((form, enter(&shared, &headers).await?))
+        Ok((name, form, enter(&shared, &headers).await?))
     };
-    let (form, (guest, place)) = match entered.await {
+    let (name, form, (guest, place)) = match entered.await {
         Ok(entered) => entered,
         Err(failure) => {
             pass_over(&headers, &mut body).await;
