@@ -75,9 +75,11 @@ impl Printed {
         let text = {
             let mut kept = self.lock();
             let last = kept.bytes.iter().rposition(|byte| *byte == b'\n');
-            let complete = match last.map(|index| index + 1) {
-                _ if is_over || kept.bytes.len() > MOST_LINE => kept.bytes.len(),
-                complete => complete.unwrap_or(0),
+            let complete = match last {
+                _ if is_over => kept.bytes.len(),
+                Some(index) => index + 1,
+                None if kept.bytes.len() > MOST_LINE => whole_characters(&kept.bytes),
+                None => 0,
             };
             let rest = kept.bytes.split_off(complete);
             let bytes = std::mem::replace(&mut kept.bytes, rest);
@@ -92,6 +94,17 @@ impl Printed {
             (self.output.0)(line)?;
         }
         Ok(())
+    }
+}
+
+/// Length without the beginning of a character at the end, whose other bytes have not come yet.
+fn whole_characters(bytes: &[u8]) -> usize {
+    let last = bytes.utf8_chunks().last();
+    // An end that is wrong, and not just short, goes as it is.
+    let begun = last.map_or(&[][..], |chunk| chunk.invalid());
+    match std::str::from_utf8(begun) {
+        Err(error) if error.error_len().is_none() => bytes.len() - begun.len(),
+        _ => bytes.len(),
     }
 }
 
@@ -115,6 +128,22 @@ mod tests {
         assert!(!printed.has_lines());
         printed.write(true).unwrap();
         assert_eq!(*lines.lock().unwrap(), ["one\n", "two \u{e4}\n", "three"]);
+        lines.lock().unwrap().clear();
+        // Many lines at once: the last one has not come whole.
+        printed.push(&b"one line\n".repeat(MOST_LINE / 8));
+        printed.push(b"half");
+        printed.write(false).unwrap();
+        printed.push(b" a line\n");
+        printed.write(false).unwrap();
+        assert_eq!(lines.lock().unwrap().last().unwrap(), "half a line\n");
+        lines.lock().unwrap().clear();
+        // A long line is cut between two characters.
+        let text = "\u{e4}".repeat(MOST_LINE);
+        printed.push(&text.as_bytes()[..MOST_LINE + 1]);
+        printed.write(false).unwrap();
+        printed.push(&text.as_bytes()[MOST_LINE + 1..]);
+        printed.write(true).unwrap();
+        assert_eq!(lines.lock().unwrap().concat(), text);
         lines.lock().unwrap().clear();
         printed.push(&vec![b'x'; MOST_KEPT + 5]);
         printed.write(false).unwrap();
