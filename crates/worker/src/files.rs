@@ -6,11 +6,12 @@
 use crate::process::ServerLink;
 use farcall_idl::{Interface, Mode, Param, Scalar};
 use farcall_rpc_proto::{FILE_PIECE_BYTES, Failure, FailureKind, FileRequest};
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::Errno;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -169,12 +170,7 @@ impl<'w> Files<'w> {
             };
             Failure::new(FailureKind::FunctionFailed, text)
         };
-        let mut written = File::open(&file.path).map_err(lost)?;
-        let metadata = written.metadata().map_err(lost)?;
-        if !metadata.is_file() {
-            return Err(lost(io::Error::other("it is not a regular file")));
-        }
-        let length = metadata.len();
+        let (mut written, length) = open_regular(&file.path).map_err(lost)?;
         let total = others.saturating_add(length);
         self.check(file, total)?;
         // One piece is read while the previous one travels, into memory that is reused.
@@ -260,6 +256,21 @@ impl FileArgument {
     }
 }
 
+/// Opens a file that a library has left, and tells its length. To open a pipe would wait for a
+/// writer.
+fn open_regular(path: &Path) -> io::Result<(File, u64)> {
+    let no_wait = OFlags::NONBLOCK.bits() as i32;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(no_wait)
+        .open(path)?;
+    let metadata = file.metadata()?;
+    match metadata.is_file() {
+        true => Ok((file, metadata.len())),
+        false => Err(io::Error::other("it is not a regular file")),
+    }
+}
+
 /// Makes a folder for the files of one call. That of an earlier call is still there if its function
 /// has made something in it that nobody may delete.
 fn make_folder(folder: &Path) -> io::Result<PathBuf> {
@@ -302,6 +313,18 @@ mod tests {
         assert!(first.exists() && second.exists() && first != second);
         fs::remove_dir(&first).unwrap();
         assert_eq!(make_folder(folder.path()).unwrap(), first);
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_is_refused_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, 0o600.into()).unwrap();
+        let error = open_regular(&path).unwrap_err().to_string();
+        assert!(error.contains("not a regular file"), "{error}");
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "text").unwrap();
+        assert_eq!(open_regular(&path).unwrap().1, 4);
     }
 
     #[test]
