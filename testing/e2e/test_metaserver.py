@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import time
 
@@ -159,3 +160,22 @@ def test_servers_that_come_and_go_leave_no_descriptors(start, nap_idl):
             server.stop()
             wait_until(lambda: serving(address) == 0, what="that the server has left")
         assert min(sockets[2:]) <= max(sockets[:2]), sockets
+
+
+def test_servers_that_say_nothing_hold_up_a_client_once(start, nap_idl):
+    with metaserver() as listening:
+        address = listening.replace("farcall://", "meta://")
+        servers = [start(nap_idl, options=["--metaserver", address]) for _ in range(5)]
+        wait_until(lambda: serving(address) == 5, what="that all have joined")
+        nap = farcall.connect(address, connect_timeout=3).function("nap")
+        for server in servers[1:]:
+            server.process.send_signal(signal.SIGSTOP)
+        try:
+            began = time.monotonic()
+            found = {server.address for server, _ in nap._everywhere()}
+            # It may have been connected with one of them before.
+            assert time.monotonic() - began < 8
+            assert servers[0].address in found and len(found) < 3
+        finally:
+            for server in servers[1:]:
+                server.process.send_signal(signal.SIGCONT)

@@ -16,6 +16,7 @@ use farcall_rpc_proto::{FailureKind, Kind, TRACES};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// The servers behind a metaserver. Clones share one directory.
@@ -37,6 +38,8 @@ struct Shared {
 /// A question that failed after this time was to a metaserver that stands still, or to a network
 /// that swallows everything.
 const SLOW: Duration = Duration::from_millis(500);
+/// Most servers to which a client connects at once.
+const MOST_AT_ONCE: usize = 32;
 /// Time between two looks whether a metaserver answers again.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -111,7 +114,7 @@ impl Grid {
         }
         let shared = Arc::downgrade(&self.0);
         let seek = move || loop {
-            std::thread::sleep(PAUSE);
+            thread::sleep(PAUSE);
             let Some(meta) = shared.upgrade().map(|shared| shared.meta.clone()) else {
                 return;
             };
@@ -121,7 +124,7 @@ impl Grid {
                 return shared.sought_by.store(0, Ordering::Relaxed);
             }
         };
-        let thread = std::thread::Builder::new().name("metaserver".into());
+        let thread = thread::Builder::new().name("metaserver".into());
         if thread.spawn(seek).is_err() {
             // Calls ask again.
             self.0.sought_by.store(0, Ordering::Relaxed);
@@ -170,10 +173,25 @@ impl Grid {
         // If no metaserver answers, the servers that the client knows must do.
         let _ = self.find(function);
         let found = self.servers_with(function, Some(digest));
-        let reached = found
-            .iter()
-            .map(|(server, address)| self.server(*server, address));
-        reached.filter_map(Result::ok).collect()
+        let parts = found.chunks(found.len().div_ceil(MOST_AT_ONCE).max(1));
+        // A server that does not answer must not keep the client from the others.
+        thread::scope(|scope| {
+            let reach = |part: &[(u64, String)]| -> Vec<Server> {
+                let reached = part.iter().map(|(at, address)| self.server(*at, address));
+                reached.filter_map(Result::ok).collect()
+            };
+            let begin = |part| {
+                let thread = thread::Builder::new().spawn_scoped(scope, move || reach(part));
+                // Without another thread, this one waits.
+                thread.map_err(|_| reach(part))
+            };
+            let begun: Vec<_> = parts.map(begin).collect();
+            let reached = begun.into_iter().map(|part| match part {
+                Ok(thread) => thread.join().unwrap_or_default(),
+                Err(reached) => reached,
+            });
+            reached.flatten().collect()
+        })
     }
 
     fn has_paths(&self, server: u64) -> bool {
@@ -327,9 +345,7 @@ impl Grid {
             }
         };
         // If the system gives no thread, the transfers of calls will measure the paths.
-        let _ = std::thread::Builder::new()
-            .name("probe".into())
-            .spawn(probe);
+        let _ = thread::Builder::new().name("probe".into()).spawn(probe);
     }
 }
 
