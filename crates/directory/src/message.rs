@@ -28,7 +28,7 @@ pub const MOST_LEARNED: usize = 64;
 /// Most servers that a placement excludes.
 pub const MOST_EXCLUDED: usize = 256;
 /// Longest time of a call: some centuries.
-const MOST_SECONDS: f64 = 1e10;
+pub(crate) const MOST_SECONDS: f64 = 1e10;
 
 /// A message that breaks its bounds.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

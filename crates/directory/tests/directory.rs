@@ -2,8 +2,8 @@
 //! also check that all messages and tables have bounds.
 
 use farcall_directory::message::{
-    Booked, Choose, Function, Join, MOST_NAME, Message, Observe, Phase, QueuedCall, Rate, Report,
-    Times, Transfer,
+    Booked, Choose, Chosen, Function, Join, MOST_NAME, Message, Observe, Phase, QueuedCall, Rate,
+    Report, Times, Transfer,
 };
 use farcall_directory::shared::{Exchange, Write};
 use farcall_directory::{Change, Directory, Key, Record, Refusal, Settings, digest};
@@ -369,6 +369,36 @@ fn paths_are_learned_for_each_site_and_direction() {
     let later = T0 + 1e5;
     assert_eq!(chosen(&mut alone, later, &up), Ok(2));
     assert_eq!(chosen(&mut alone, later, &down), Ok(1));
+}
+
+#[test]
+fn clients_read_the_answer_if_a_call_seems_to_take_centuries() {
+    let mut directory = with(1);
+    let rate = Rate {
+        pes: 1,
+        octave: 0,
+        mean: 0.0,
+        variance: 0.0,
+        calls: 1,
+    };
+    let learned = vec![Times {
+        function: "linpack/linpack".into(),
+        rates: vec![rate],
+    }];
+    let report = Report {
+        learned,
+        ..report(1, Vec::new())
+    };
+    directory.report(T0, report).unwrap();
+    let endless = Choose {
+        work: 1e19,
+        ..wanted("linpack/linpack")
+    };
+    // The second call is that of another user, and waits for the first.
+    for call in [endless, wanted("bench/null")] {
+        let chosen = directory.choose(T0 + 0.1, "site", &call).unwrap();
+        assert_eq!(Chosen::from_bytes(&chosen.to_bytes()), Ok(chosen));
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::{Directory, Holder, Refusal};
 use crate::calls::{Placed, PlacementNote};
-use crate::message::{Choose, Chosen, Offer, TimeParts};
+use crate::message::{Choose, Chosen, MOST_SECONDS, Offer, TimeParts};
 use crate::server::Entry;
 use crate::traffic::SitePaths;
 use farcall_schedule::Profile;
@@ -221,11 +221,13 @@ impl Directory {
     }
 
     fn offer(&self, server: u64, judged: Result<placement::TimeParts, Unfit>) -> Offer {
+        // A cost that an interface computes has no bound, and clients refuse a time without one.
+        let bounded = |seconds: f64| seconds.min(MOST_SECONDS);
         let terms = judged.map(|terms| TimeParts {
-            up_s: terms.up_s,
-            wait_s: terms.wait_s,
-            compute_s: terms.compute_s,
-            down_s: terms.down_s,
+            up_s: bounded(terms.up_s),
+            wait_s: bounded(terms.wait_s),
+            compute_s: bounded(terms.compute_s),
+            down_s: bounded(terms.down_s),
             pes: terms.pes,
             factor: terms.factor,
             learned: terms.learned,
