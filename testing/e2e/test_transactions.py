@@ -3,6 +3,7 @@
 import os
 import pickle
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -261,7 +262,7 @@ def test_other_threads_may_look_while_it_runs(start, steps):
         nap(np.zeros(8, np.int8), 800_000, 8)
         other.start()
     other.join(20)
-    assert looks == [repr(t)]
+    assert looks == ["<transaction: 1 calls, running>"]
 
 
 def test_calls_of_a_lost_server_run_elsewhere(start, steps):
@@ -534,3 +535,49 @@ def test_transactions_from_c(start, steps, tmp_path, monkeypatch):
     ran = run(program, *servers, FARCALL_PYTHON=sys.executable)
     assert ran.returncode == 0, ran.stderr
     xml.etree.ElementTree.parse(tmp_path / "graph.svg")
+
+
+THREADLESS = """
+import resource, sys
+import farcall
+import numpy as np
+
+server = farcall.connect(sys.argv[1])
+nap, x = server.function("nap"), np.ones(10, "S1")
+nap(x, 1000, 10)
+with open("/proc/self/statm") as file:
+    used = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (6 << 20), resource.RLIM_INFINITY))
+with farcall.transaction([server]) as t:
+    for _ in range(60):
+        nap(np.ones(10, "S1"), 1000, 10)
+print(t.report["calls"])
+"""
+
+
+def test_a_transaction_runs_without_room_for_threads(start, steps):
+    words = [sys.executable, "-c", THREADLESS, start(steps).address]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.stdout == "60\n", ran.stderr
+
+
+LOOKS = """
+import signal, sys
+import farcall
+import numpy as np
+
+server = farcall.connect(sys.argv[1])
+nap, x = server.function("nap"), np.ones(10, "S1")
+t = farcall.transaction([server])
+signal.signal(signal.SIGALRM, lambda *_: print(repr(t), len(t), t.report))
+with t:
+    nap(x, 2_000_000, 10)
+    signal.setitimer(signal.ITIMER_REAL, 1)
+print(len(t), t.report["calls"])
+"""
+
+
+def test_a_signal_handler_may_look_at_a_transaction_that_runs(start, steps):
+    words = [sys.executable, "-c", LOOKS, start(steps).address]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.stdout == "<transaction: 1 calls, running> 1 None\n1 1\n", ran.stderr

@@ -26,8 +26,7 @@ pub(crate) fn tell(
 ) -> PyResult<()> {
     let told = move || Python::attach(|py| run(py, told));
     let completions = completions(py)?;
-    py.detach(|| completions.tell(pending, deadline, told));
-    Ok(())
+    Ok(py.detach(|| completions.tell(pending, deadline, told))?)
 }
 
 /// Whether this is the thread, which runs the callbacks of calls that coroutines await.

@@ -51,6 +51,9 @@ pub(crate) struct Transaction {
     /// How each of the servers was connected.
     origins: Vec<Origin>,
     state: Mutex<State>,
+    /// Number of calls of a run that is under way. It holds `state`, and a signal handler on its
+    /// thread could wait for it for ever.
+    running: Mutex<Option<usize>>,
 }
 
 #[derive(Default)]
@@ -92,6 +95,7 @@ impl Transaction {
             servers,
             origins,
             state: Mutex::default(),
+            running: Mutex::default(),
         }
     }
 
@@ -117,6 +121,10 @@ impl Transaction {
                 }
             }
         }
+    }
+
+    fn running(&self) -> MutexGuard<'_, Option<usize>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets the calls, which do not run.
@@ -198,7 +206,9 @@ impl Transaction {
         self.origins[0].check(py)?;
         let outcome = py.detach(|| {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            *self.running() = Some(state.client.len());
             let outcome = state.client.run(&self.servers);
+            *self.running() = None;
             state.report = outcome.as_ref().ok().copied();
             state.is_over = true;
             outcome
@@ -306,6 +316,9 @@ impl Transaction {
     /// from server to server, and the total time in seconds. `None` before the end.
     #[getter]
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        if self.running().is_some() {
+            return Ok(None);
+        }
         let Some(report) = self.lock(py).report else {
             return Ok(None);
         };
@@ -339,10 +352,14 @@ impl Transaction {
     }
 
     fn __len__(&self, py: Python<'_>) -> usize {
-        self.lock(py).client.len()
+        let running = *self.running();
+        running.unwrap_or_else(|| self.lock(py).client.len())
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
+        if let Some(calls) = *self.running() {
+            return format!("<transaction: {calls} calls, running>");
+        }
         let state = self.lock(py);
         let calls = state.client.len();
         match state.report {

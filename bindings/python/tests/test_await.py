@@ -346,3 +346,31 @@ def test_a_forked_child_awaits_on_its_own(napping):
         finally:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
+
+
+THREADLESS = """
+import resource, sys, threading
+import farcall
+import numpy as np
+
+echo = farcall.connect(sys.argv[1]).function("bench/echo")
+call = echo.call_async(1, np.ones(1))
+with open("/proc/self/statm") as file:
+    used = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 20), resource.RLIM_INFINITY))
+try:
+    call.add_done_callback(print)
+except OSError as error:
+    print(error)
+resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+told = threading.Event()
+call.add_done_callback(lambda call: told.set())
+print(told.wait(30), call.result().y)
+"""
+
+
+def test_a_thread_that_the_system_does_not_give_is_an_error(library_server):
+    words = [sys.executable, "-c", THREADLESS, library_server.address]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.stdout.startswith("the system gives no thread: "), ran.stderr
+    assert ran.stdout.endswith("\nTrue [1.]\n")

@@ -359,6 +359,33 @@ def test_a_metaserver_tells_all_its_servers(start):
             assert len(set(folders)) == 2
 
 
+INTERRUPTED = """
+import signal, sys
+import farcall
+
+def interrupt(_signal, frame):
+    if frame.f_code.co_name in ("__enter__", "__exit__"):
+        raise KeyboardInterrupt
+
+executor = farcall.Executor(sys.argv[1])
+signal.signal(signal.SIGALRM, interrupt)
+signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-4)
+for _ in range(20_000):
+    try:
+        executor.submit(abs, -1)
+    except KeyboardInterrupt:
+        pass
+signal.setitimer(signal.ITIMER_REAL, 0)
+print(executor.submit(abs, -2).result(timeout=30))
+"""
+
+
+def test_ctrl_c_in_submit_leaves_no_lock_behind(remote):
+    words = [sys.executable, "-c", INTERRUPTED, remote.address]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.stdout == "2\n", ran.stderr
+
+
 def test_a_server_that_does_not_allow_it_says_how(start, nap_idl):
     with pytest.raises(farcall.Error, match="farcall serve --pickled"):
         farcall.Executor(start(nap_idl).address)

@@ -8,6 +8,7 @@ use crate::pending::Pending;
 use crate::remote::{Attempt, Connection, Key, Watch};
 use farcall_spin::Waiter;
 use std::collections::{BTreeSet, HashMap};
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -50,27 +51,29 @@ impl Completions {
     /// Calls `told` on another thread, once, as soon as a call has ended or its deadline has
     /// passed. Callbacks of the call run on that thread too.
     ///
-    /// # Panics
-    /// If the system cannot start a thread.
+    /// # Errors
+    /// The system gives no thread.
     pub fn tell(
         &self,
         pending: &Arc<Pending>,
         deadline: Option<Instant>,
         told: impl FnOnce() + Send + 'static,
-    ) {
+    ) -> io::Result<()> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_none() {
+            let shared = self.shared.clone();
+            let named = std::thread::Builder::new().name("farcall-calls".to_owned());
+            let begun = named.spawn(move || Attendant::default().run(&shared));
+            let failed = |error| io::Error::other(format!("the system gives no thread: {error}"));
+            *thread = Some(begun.map_err(failed)?);
+        }
         let call = Call {
             pending: pending.clone(),
             deadline: pending.deadline().into_iter().chain(deadline).min(),
             told: Box::new(told),
         };
         self.shared.change(|inbox| inbox.added.push(call));
-        thread.get_or_insert_with(|| {
-            let shared = self.shared.clone();
-            let named = std::thread::Builder::new().name("farcall-calls".to_owned());
-            let begun = named.spawn(move || Attendant::default().run(&shared));
-            begun.expect("a thread can be started")
-        });
+        Ok(())
     }
 
     /// Whether this is that thread. It cannot wait for what it tells.

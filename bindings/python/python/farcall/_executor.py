@@ -80,7 +80,9 @@ class Executor(concurrent.futures.Executor):
         self._functions = FunctionPickles(lambda function: self._dump(function, None))
         self._modules = 0
         self._retries = retries
-        self._changed = threading.Condition()
+        # A condition enters and leaves it by code in Python, where Ctrl-C would leave it locked.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._waiting: collections.deque[_Work] = collections.deque()
         self._unfinished = 0
         self._is_shut = False
@@ -105,7 +107,7 @@ class Executor(concurrent.futures.Executor):
     ) -> concurrent.futures.Future[Any]:
         """Runs `fn(*args, **kwargs)` at a server. The arguments are read before this returns."""
         work = self._work(fn, args, kwargs)
-        with self._changed:
+        with self._lock:
             if self._is_shut:
                 raise RuntimeError("cannot submit to an executor after its shutdown")
             if not self._sites:
@@ -123,7 +125,7 @@ class Executor(concurrent.futures.Executor):
         With `cancel_futures`, tasks that have not begun are cancelled.
         """
         self._over.set()
-        with self._changed:
+        with self._lock:
             self._is_shut = True
             dropped: list[_Work] = []
             if cancel_futures:
@@ -179,7 +181,7 @@ class Executor(concurrent.futures.Executor):
 
     def _admit(self, server: Server, function: Function) -> None:
         address = server.address
-        with self._changed:
+        with self._lock:
             is_known = any(site.server.address == address for site in self._sites)
             if is_known or self._starts[address] > _MOST_RETURNS:
                 return
@@ -187,14 +189,14 @@ class Executor(concurrent.futures.Executor):
         with contextlib.suppress(Exception):  # such as another version of Python there
             site = _Site(server, function)
             _compare([site])
-            with self._changed:
+            with self._lock:
                 self._sites.append(site)
                 self._changed.notify_all()
 
     def _serve(self) -> None:
         """Hands the tasks to the servers."""
         while True:
-            with self._changed:
+            with self._lock:
                 while (call := self._next()) is None:
                     if self._is_shut and self._unfinished == 0:
                         return
@@ -249,7 +251,7 @@ class Executor(concurrent.futures.Executor):
         for work, (is_error, pickled) in zip(call.works, results, strict=True):
             work.end(is_error, pickled)
         times = future.times
-        with self._changed:
+        with self._lock:
             if times is not None:
                 left = times.total - times.exec
                 call.site.cost.learn(len(call.works), left, times.exec, alone=call.alone)
@@ -258,7 +260,7 @@ class Executor(concurrent.futures.Executor):
     def _failed(self, call: "_Call", error: BaseException) -> None:
         """A call has failed. If another server or a task of the call may be the cause, again."""
         over: list[_Work] = []
-        with self._changed:
+        with self._lock:
             is_lost = isinstance(error, LostError)
             if is_lost and call.site in self._sites:
                 self._sites.remove(call.site)

@@ -16,7 +16,8 @@ use farcall_schedule::placement::{Input, Link, Origin, Placer, Policy};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::Scope;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 /// Most calls under way at once.
@@ -51,7 +52,7 @@ pub(super) fn run(transaction: &mut Transaction, servers: &[Server]) -> Result<R
         calls: 0,
         failed: None,
     };
-    std::thread::scope(|scope| state.go(scope, &shared));
+    thread::scope(|scope| state.go(scope, &shared));
     let report = Report {
         calls: state.calls,
         sent_bytes: shared.traffic.sent.load(Ordering::Relaxed),
@@ -106,18 +107,18 @@ fn behind(servers: &[Server], calls: &[Recorded]) -> Result<Vec<remote::Server>,
 /// has them.
 fn learn(calls: &[Recorded], sites: &mut [Site]) -> Result<(), Error> {
     let is_choice = sites.len() > 1;
-    let learned = std::thread::scope(|scope| {
-        let learn = |site| scope.spawn(move || learn_all(site, calls, is_choice));
-        let threads: Vec<_> = sites.iter_mut().map(learn).collect();
-        let learned = threads.into_iter().map(|thread| thread.join());
-        learned.collect::<Vec<_>>()
+    let mut failures: Vec<Option<Error>> = sites.iter().map(|_| None).collect();
+    thread::scope(|scope| {
+        for (site, failure) in sites.iter_mut().zip(&mut failures) {
+            run_beside(scope, move || {
+                *failure = learn_all(site, calls, is_choice).err();
+            });
+        }
     });
     let mut last = None;
-    for (site, learned) in sites.iter_mut().zip(learned) {
-        if let Ok(Err(error)) = learned {
-            site.is_lost = true;
-            last = Some(error);
-        }
+    for (site, failure) in sites.iter_mut().zip(failures) {
+        site.is_lost |= failure.is_some();
+        last = failure.or(last);
     }
     for (number, call) in calls.iter().enumerate() {
         let mut living = sites.iter().filter(|site| !site.is_lost);
@@ -129,6 +130,17 @@ fn learn(calls: &[Recorded], sites: &mut [Site]) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Does work on a thread of its own, or here if the system gives none.
+fn run_beside<'s>(scope: &'s Scope<'s, '_>, work: impl FnOnce() + Send + 's) {
+    let work = Arc::new(Mutex::new(Some(work)));
+    let there = work.clone();
+    let take = |work: &Mutex<Option<_>>| work.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let run = move || take(&there).into_iter().for_each(|work| work());
+    if thread::Builder::new().spawn_scoped(scope, run).is_err() {
+        take(&work).into_iter().for_each(|work| work());
+    }
 }
 
 fn learn_all(site: &mut Site, calls: &[Recorded], is_choice: bool) -> Result<(), Error> {
@@ -235,7 +247,7 @@ impl State {
             if lost.map(Site::come_back).filter(|back| *back).count() > 0 {
                 return true;
             }
-            std::thread::sleep(Duration::from_millis(100));
+            thread::sleep(Duration::from_millis(100));
         }
         false
     }
@@ -255,7 +267,7 @@ impl State {
         {
             self.under_way += 1;
             let sender = sender.clone();
-            scope.spawn(move || {
+            run_beside(scope, move || {
                 let outcome = shared.perform(&step);
                 // The receiver outlives every thread.
                 let _ = sender.send(Done::Step(step, outcome));
@@ -274,7 +286,7 @@ impl State {
             self.under_way += 1;
             self.sites[server as usize].fetches += 1;
             let sender = sender.clone();
-            scope.spawn(move || {
+            run_beside(scope, move || {
                 let fetched = shared.bring_home(version, server);
                 let _ = sender.send(Done::Result(version, server, fetched));
             });
