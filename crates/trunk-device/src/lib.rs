@@ -4,6 +4,8 @@
 
 mod checksum;
 mod coalesce;
+#[doc(hidden)]
+pub mod decoders;
 mod fault;
 mod interface;
 mod packet;

@@ -1,7 +1,7 @@
 //! Packet sockets (`packet(7)`) that send and receive the frames of a trunk in batches. It moves
 //! bytes; `trunk-proto` reads them. A socket receives from its own interface only.
 
-mod form;
+pub(crate) mod form;
 mod stamp;
 
 use crate::interface::check;

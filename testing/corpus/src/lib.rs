@@ -30,12 +30,13 @@ pub mod source_answer;
 pub mod state_log;
 pub mod trunk_control;
 pub mod trunk_frame;
+pub mod trunk_packet;
 
 /// The body of a fuzz target.
 pub type Body = fn(&[u8]);
 
 /// Every fuzz target: its name, which is also the name of its corpus, and its body.
-pub const TARGETS: [(&str, Body); 26] = [
+pub const TARGETS: [(&str, Body); 27] = [
     ("channel_packet", channel_packet::run),
     ("directory_message", directory_message::run),
     ("flow_chakra", flow_chakra::run),
@@ -62,6 +63,7 @@ pub const TARGETS: [(&str, Body); 26] = [
     ("state_log", state_log::run),
     ("trunk_control", trunk_control::run),
     ("trunk_frame", trunk_frame::run),
+    ("trunk_packet", trunk_packet::run),
 ];
 
 /// The inputs in the corpus of a target.
