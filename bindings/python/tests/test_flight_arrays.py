@@ -197,5 +197,6 @@ def test_a_command_that_is_no_call_is_refused(command, said):
 
 def test_a_command_has_a_name_and_scalars():
     text = b'{"function": "f", "arguments": {"x": 1.5, "n": 2, "y": "Infinity"}}'
-    assert gateway._command(text) == ("f", {"x": 1.5, "n": 2, "y": np.inf})
+    # Whether that is a number depends on the function.
+    assert gateway._command(text) == ("f", {"x": 1.5, "n": 2, "y": "Infinity"})
     assert gateway._command(b"f") == ("f", {})
