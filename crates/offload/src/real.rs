@@ -117,15 +117,9 @@ impl Object {
 
 /// The address ranges of the libraries of linear algebra.
 pub(crate) fn providers(own: &[usize]) -> Vec<Range<usize>> {
-    let objects = loaded(own);
-    let providers = providers_of(&objects).into_iter();
-    providers.map(|object| object.addresses.clone()).collect()
-}
-
-/// Those objects that are libraries of linear algebra.
-fn providers_of(objects: &[Object]) -> Vec<&Object> {
-    let has_sign = |object: &&Object| SIGNS.iter().any(|sign| object.defines(sign).is_some());
-    objects.iter().filter(has_sign).collect()
+    let has_sign = |object: &Object| SIGNS.iter().any(|sign| object.defines(sign).is_some());
+    let providers = loaded(own).into_iter().filter(has_sign);
+    providers.map(|object| object.addresses).collect()
 }
 
 /// Whether a function has 64-bit integers under a name that promises 32: Debian's `libblas64.so.3`
