@@ -212,7 +212,7 @@ class Telling(Scripted):
 
 @pytest.mark.parametrize("comes_back", [False, True])
 def test_servers_that_join_meanwhile_make_calls(monkeypatch, comes_back):
-    monkeypatch.setattr(_sweep, "_JOIN_S", 0.05)
+    monkeypatch.setattr(_sweep, "JOIN_S", 0.05)
     event = threading.Event()
     refusal = farcall.ServerError("the server is draining")
     refusal._begun = False
@@ -226,7 +226,7 @@ def test_servers_that_join_meanwhile_make_calls(monkeypatch, comes_back):
 
 
 def test_a_server_that_is_lost_again_and_again_makes_no_more_calls(monkeypatch):
-    monkeypatch.setattr(_sweep, "_JOIN_S", 0.01)
+    monkeypatch.setattr(_sweep, "JOIN_S", 0.01)
     event = threading.Event()
     refusal = farcall.ServerError("the server is draining")
     refusal._begun = False

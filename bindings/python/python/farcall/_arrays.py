@@ -57,12 +57,14 @@ def _from_dlpack(value: Any, is_written: bool) -> npt.NDArray[Any]:
     return array
 
 
+# How to pass a masked array.
+UNMASKED = "its mask would be lost; pass its filled(value), or its data"
+
+
 def refuse_mask(data: Any) -> None:
     """Refuses an array with a mask, which nobody else would see."""
     if isinstance(data, np.ma.MaskedArray):
-        raise ArgumentError(
-            "a masked array: its mask would be lost; pass its filled(value), or its data"
-        )
+        raise ArgumentError(f"a masked array: {UNMASKED}")
 
 
 def overflowing(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any
 from ._errors import ConnectionError as LostError
 from ._errors import Error, LibraryError, NotFoundError, ServerError, UnknownFunction
 from ._functions import FunctionPickles
-from ._group import Cost, next_group, share
+from ._group import JOIN_S, MOST_RETURNS, Cost, next_group, share
 from ._native import Function, Future, Handle, Server, connect
 from ._pickled import (
     CONSTANTS,
@@ -44,9 +44,6 @@ _LONG_S = 0.05
 # user need some of the arrays that it may have.
 _KEPT_BYTES = 4 << 30
 _MOST_KEPT = 500
-# Time between two looks for servers that have joined, and how often a lost one may come back.
-_JOIN_S = 2.0
-_MOST_RETURNS = 4
 
 
 class Executor(concurrent.futures.Executor):
@@ -172,7 +169,7 @@ class Executor(concurrent.futures.Executor):
 
     def _watch(self, address: str, function: Function) -> None:
         """Takes servers that join the metaserver at this address, or come back to it."""
-        while not self._over.wait(_JOIN_S):
+        while not self._over.wait(JOIN_S):
             # Whatever fails here, the executor goes on with the servers that it has.
             with contextlib.suppress(Exception):
                 for server, own in function._everywhere():
@@ -183,7 +180,7 @@ class Executor(concurrent.futures.Executor):
         address = server.address
         with self._lock:
             is_known = any(site.server.address == address for site in self._sites)
-            if is_known or self._starts[address] > _MOST_RETURNS:
+            if is_known or self._starts[address] > MOST_RETURNS:
                 return
             self._starts[address] += 1
         with contextlib.suppress(Exception):  # such as another version of Python there

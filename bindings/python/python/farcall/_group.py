@@ -9,6 +9,9 @@ from ._native import Data, Handle, Interface, Parameter, RemoteArray, Source
 # A group of a map computes at least this long, so that it also covers the hand-over of a call.
 _LEAST_S = 0.0025
 _MOST = 1 << 16
+# Time between two looks for servers that have joined, and how often a lost one may come back.
+JOIN_S = 2.0
+MOST_RETURNS = 4
 
 
 class Cost:
@@ -140,13 +143,10 @@ def _stacked(name: str, values: list[Any], axis: int) -> Any:
     # `farcall.offload.enable` must come before NumPy is imported.
     import numpy as np  # noqa: PLC0415
 
-    from ._arrays import inexact  # noqa: PLC0415
+    from ._arrays import UNMASKED, inexact  # noqa: PLC0415
 
     if any(isinstance(value, np.ma.MaskedArray) for value in values):
-        raise ValueError(
-            f"{name}: an entry is a masked array, and its mask would be lost; pass its "
-            "filled(value), or its data"
-        )
+        raise ValueError(f"{name}: an entry is a masked array: {UNMASKED}")
     arrays = [np.asarray(value) for value in values]
     stacked = np.stack(arrays, axis=axis)
     if len({array.dtype for array in arrays}) > 1:

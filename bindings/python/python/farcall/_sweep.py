@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from numbers import Real
 from typing import Any
 
-from ._group import Cost, Stack, checked, next_group, share
+from ._group import JOIN_S, MOST_RETURNS, Cost, Stack, checked, next_group, share
 from ._native import Function, Future, Source, Times
 from ._progress import bar_class, is_shown
 
@@ -31,9 +31,6 @@ _WINDOW = 256
 _LOOK_S = 0.2
 # How long a server with calls under way waits for an iterator that another server asks.
 _PULL_S = 0.01
-# Time between two looks for servers that have joined, and how often a lost one may come back.
-_JOIN_S = 2.0
-_MOST_RETURNS = 4
 
 _Entry = tuple[int, Any]
 _Call = tuple[list[_Entry], Future]
@@ -76,7 +73,9 @@ class Sweep:
         self._ended: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._done: set[int] = set()
         # What the threads share.
-        self._changed = threading.Condition()
+        # A condition enters and leaves it by code in Python, where Ctrl-C would leave it locked.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         # Calls to make again, and the servers where they have failed or waited.
         self._again: collections.deque[tuple[int, _Entry]] = collections.deque()
         # Servers without a call, while other servers have calls.
@@ -107,7 +106,7 @@ class Sweep:
         # Threads whose end was not seen yet, and those that have not ended.
         self._threads = self._running = 0
         self._over = threading.Event()
-        with self._changed:
+        with self._lock:
             for place, function in functions:
                 self._admit(place, function)
         if joined is not None:
@@ -128,11 +127,11 @@ class Sweep:
 
     def _watch(self, joined: Callable[[], _Functions]) -> None:
         """Has servers that join while the sweep runs make calls, too."""
-        while not self._over.wait(_JOIN_S):
+        while not self._over.wait(JOIN_S):
             # Whatever fails here, the sweep goes on with the servers that it has.
             with contextlib.suppress(Exception):
                 for place, function in joined():
-                    with self._changed:
+                    with self._lock:
                         if self._is_wanted(place):
                             # It may have files that no other server has.
                             self._files = None
@@ -142,7 +141,7 @@ class Sweep:
         """Whether a server that is there makes no calls, and shall make some."""
         goes_on = self._serving > 0 and self._running > 0 and not self._cancelled
         serves = self._places.get(place) in self._costs
-        return goes_on and not serves and self._starts[place] <= _MOST_RETURNS
+        return goes_on and not serves and self._starts[place] <= MOST_RETURNS
 
     def __len__(self) -> int:
         """The number of calls, if it is known."""
@@ -191,7 +190,7 @@ class Sweep:
 
     def cancel(self) -> None:
         """Makes no more calls, and gives up those that are under way."""
-        with self._changed:
+        with self._lock:
             self._cancelled = True
             self._changed.notify_all()
 
@@ -206,7 +205,7 @@ class Sweep:
             while self._threads > 0:
                 number = self._ended.get()
                 if number is None:
-                    with self._changed:
+                    with self._lock:
                         self._threads -= 1
                     continue
                 self._done.add(number)
@@ -226,7 +225,7 @@ class Sweep:
     @property
     def wanted(self) -> int:
         """How many entries keep all servers busy, by what their calls have cost so far."""
-        with self._changed:
+        with self._lock:
             return sum(self._group_of(cost) for cost in self._costs.values())
 
     def _group_of(self, cost: Cost) -> int:
@@ -237,7 +236,7 @@ class Sweep:
     def _take(self, function: Function, server: int, *, waits: bool) -> list[_Entry]:
         """The entries of the next call; none if there are none now or, with `waits`, no more."""
         taken: list[_Entry] = []
-        with self._changed:
+        with self._lock:
             size = 1
             while len(taken) < size and not self._cancelled:
                 entry = self._next(function, server)
@@ -321,20 +320,20 @@ class Sweep:
         if self._exhausted or self._pulling:
             return None
         self._pulling = True
-        self._changed.release()
+        self._lock.release()
         try:
             number, call = next(self._calls)
         except StopIteration:
-            self._changed.acquire()
+            self._lock.acquire()
             self._exhausted = True
             return None
         except BaseException as error:
             # The caller's iterator has failed: raised in the thread that waits.
-            self._changed.acquire()
+            self._lock.acquire()
             self._fail(error)
             return None
         else:
-            self._changed.acquire()
+            self._lock.acquire()
         finally:
             self._pulling = False
             self._changed.notify_all()
@@ -370,7 +369,7 @@ class Sweep:
         # Whether the oldest call found the server without work of this sweep.
         alone = True
         # Until `_admit` has noted the server.
-        with self._changed:
+        with self._lock:
             pass
         try:
             while True:
@@ -397,14 +396,14 @@ class Sweep:
             # Such as that of `holders`: raised in the thread that waits.
             for _, future in under_way:
                 future.cancel()
-            with self._changed:
+            with self._lock:
                 self._fail(error)
         finally:
             self._end()
 
     def _end(self) -> None:
         """The thread of a server ends."""
-        with self._changed:
+        with self._lock:
             self._running -= 1
             if self._running == 0:
                 self._over.set()
@@ -465,7 +464,7 @@ class Sweep:
             return False
         if not waits or not future.cancel():
             return False
-        with self._changed:
+        with self._lock:
             self._slow.add(server)
             self._again.extend((server, entry) for entry in entries)
             self._changed.notify_all()
@@ -473,7 +472,7 @@ class Sweep:
 
     def _has_taker(self, server: int, entries: list[_Entry]) -> bool:
         """Whether another server has no call, and may make these."""
-        with self._changed:
+        with self._lock:
             idle = self._idle - self._slow - {server}
             homes = [self._homes(call) for _, call in entries]
             return any(all(self._may(home, other) for home in homes) for other in idle)
@@ -481,7 +480,7 @@ class Sweep:
     def _settle(
         self, number: int, *, result: Any = None, error: BaseException | None = None
     ) -> None:
-        with self._changed:
+        with self._lock:
             self.results[number] = result
             if error is not None:
                 self.errors[number] = error
@@ -501,7 +500,7 @@ class Sweep:
         if begun is None and not isinstance(error, ConnectionError):
             self._settle_all(entries, error)
             return
-        with self._changed:
+        with self._lock:
             is_safe = function.interface.repeatable or begun is False
             moves = is_safe and self._serving > 1 and not self._cancelled
             if moves:
@@ -513,7 +512,7 @@ class Sweep:
 
     def _leave(self, server: int, error: BaseException) -> None:
         """Removes a server; without servers the remaining calls fail."""
-        with self._changed:
+        with self._lock:
             del self._costs[server]
             self._serving -= 1
             # The others may now make calls whose files only this one had.
