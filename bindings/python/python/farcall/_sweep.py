@@ -5,6 +5,7 @@ import collections
 import contextlib
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from numbers import Real
 from typing import Any
@@ -29,7 +30,7 @@ _MOST_KNOWN = 1024
 _WINDOW = 256
 # How often a server that waits for a call looks at what else has happened.
 _LOOK_S = 0.2
-# How long a server with calls under way waits for an iterator that another server asks.
+# The same while the caller's iterator is asked, and how long a part of a group waits for the rest.
 _PULL_S = 0.01
 
 _Entry = tuple[int, Any]
@@ -82,7 +83,7 @@ class Sweep:
         self._idle: set[int] = set()
         # Servers that could not begin with a call; they get no waiting call of another one.
         self._slow: set[int] = set()
-        # Calls that read files of data folders, and the servers that have these.
+        # Calls that no server has taken yet, and the servers that have the files which they read.
         self._later: collections.deque[tuple[_Homes, _Entry]] = collections.deque()
         # The servers by address; one that comes back has another number.
         self._places: dict[str, int] = {}
@@ -90,8 +91,9 @@ class Sweep:
         self._holders = holders
         self._files: dict[str, list[str]] | None = None
         self._exhausted = False
-        # Whether a thread asks the caller's iterator for a call, without the lock.
-        self._pulling = False
+        # How many calls servers want of the caller's iterator, which a thread of its own asks.
+        self._wanted_now = 0
+        self._asked = threading.Condition(self._lock)
         self._cancelled = False
         self._outstanding = 0
         self._serving = 0
@@ -109,6 +111,7 @@ class Sweep:
         with self._lock:
             for place, function in functions:
                 self._admit(place, function)
+        threading.Thread(target=self._ask, args=(functions[0][1],), daemon=True).start()
         if joined is not None:
             threading.Thread(target=self._watch, args=(joined,), daemon=True).start()
 
@@ -193,6 +196,7 @@ class Sweep:
         with self._lock:
             self._cancelled = True
             self._changed.notify_all()
+            self._asked.notify()
 
     def __repr__(self) -> str:
         """The progress of the sweep."""
@@ -233,29 +237,37 @@ class Sweep:
             return self._group
         return cost.group(_MOST_CALLS if self._stack is None else _MOST_ENTRIES)
 
-    def _take(self, function: Function, server: int, *, waits: bool) -> list[_Entry]:
-        """The entries of the next call; none if there are none now or, with `waits`, no more."""
+    def _take(self, server: int, oldest: Future | None, wanted: int) -> list[_Entry]:
+        """The entries of the next call. The caller's iterator is asked for so many calls.
+
+        None if there are no more, or if the server has something to do before: its oldest call has
+        ended, or it is time to look at it.
+        """
         taken: list[_Entry] = []
+        end = time.monotonic() + _LOOK_S
         with self._lock:
             size = 1
             while len(taken) < size and not self._cancelled:
-                entry = self._next(function, server)
+                entry = self._next(server)
                 if entry is not None:
                     taken.append(entry)
                     if len(taken) == 1 and self._stack is not None:
                         size = self._size(self._costs[server])
-                elif taken or not (self._pulling or (waits and self._outstanding > 0)):
-                    break
-                elif not waits:
-                    # The iterator that another server asks mostly answers at once.
-                    if not self._changed.wait_for(lambda: not self._pulling, _PULL_S):
+                        end = time.monotonic() + _PULL_S
+                elif taken or oldest is not None:
+                    may_come = self._want(max(wanted, size) - len(taken))
+                    has_other = not taken and oldest is not None and oldest.done()
+                    if not may_come or has_other or time.monotonic() >= end:
                         break
-                else:
+                    self._changed.wait(_PULL_S)
+                elif self._want(wanted) or self._outstanding > 0:
                     # If another server is lost, this one makes its calls again. It also makes
                     # calls that another server cannot begin with.
                     self._idle.add(server)
                     self._changed.wait()
                     self._idle.discard(server)
+                else:
+                    break
         return taken
 
     def _size(self, cost: Cost) -> int:
@@ -263,27 +275,35 @@ class Sweep:
         group = self._group_of(cost)
         if self._group != "auto":
             return group
-        left = None if self._left is None else self._left + len(self._again) + 1
+        waiting = len(self._again) + len(self._later) + 1
+        left = None if self._left is None else self._left + waiting
         return next_group(group, left, share(cost, self._costs.values()))
 
-    def _next(self, function: Function, server: int) -> _Entry | None:
+    def _next(self, server: int) -> _Entry | None:
         """The next call for a server. Files of data folders are read where they are."""
         for again in self._again:
             if self._may_again(again, server):
                 self._again.remove(again)
                 return again[1]
-        for one in self._later:
-            if self._may(one[0], server):
-                self._later.remove(one)
-                self._changed.notify_all()
-                return one[1]
-        while len(self._later) < _WINDOW and (pulled := self._pull(function)) is not None:
-            homes = self._homes(pulled[1])
+        for index, (homes, entry) in enumerate(self._later):
             if self._may(homes, server):
-                return pulled
-            self._later.append((homes, pulled))
-            self._changed.notify_all()
+                if len(self._later) == _WINDOW:
+                    # Others may want more than this one.
+                    self._changed.notify_all()
+                del self._later[index]
+                return entry
         return None
+
+    def _want(self, count: int) -> bool:
+        """Asks the caller's iterator for calls; false if there are none now."""
+        if not self._may_ask():
+            return False
+        self._wanted_now = max(self._wanted_now, count)
+        self._asked.notify()
+        return True
+
+    def _may_ask(self) -> bool:
+        return not self._exhausted and not self._cancelled and len(self._later) < _WINDOW
 
     def _may(self, homes: _Homes, server: int) -> bool:
         """Whether a server makes a call: it has the files, or no server has all of them."""
@@ -315,28 +335,36 @@ class Sweep:
             self._places[place] for place in set.intersection(*holders) if place in self._places
         )
 
-    def _pull(self, function: Function) -> _Entry | None:
-        """The next call of the caller, whose iterator may take long, or call a function itself."""
-        if self._exhausted or self._pulling:
-            return None
-        self._pulling = True
-        self._lock.release()
-        try:
-            number, call = next(self._calls)
-        except StopIteration:
-            self._lock.acquire()
-            self._exhausted = True
-            return None
-        except BaseException as error:
-            # The caller's iterator has failed: raised in the thread that waits.
-            self._lock.acquire()
-            self._fail(error)
-            return None
-        else:
-            self._lock.acquire()
-        finally:
-            self._pulling = False
-            self._changed.notify_all()
+    def _ask(self, function: Function) -> None:
+        """Asks the caller's iterator for calls, while servers want some.
+
+        The iterator may take long, or call a function itself. It holds up nothing else.
+        """
+        with self._lock:
+            try:
+                while self._is_asked():
+                    self._lock.release()
+                    try:
+                        number, call = next(self._calls)
+                    finally:
+                        self._lock.acquire()
+                    if not self._cancelled:
+                        self._put(function, number, call)
+            except StopIteration:
+                self._exhausted = True
+                self._changed.notify_all()
+            except BaseException as error:
+                # The caller's iterator has failed: raised in the thread that waits.
+                self._fail(error)
+
+    def _is_asked(self) -> bool:
+        """Waits until servers want calls; false if they want no more."""
+        while self._wanted_now == 0 and not self._cancelled:
+            self._asked.wait()
+        return not self._cancelled
+
+    def _put(self, function: Function, number: int, call: Any) -> None:
+        """Has a server make a call of the caller."""
         if number == 0:
             self._stack = Stack.of(function.interface, call, self._fixed)
             if self._stack is not None:
@@ -345,7 +373,12 @@ class Sweep:
             self._left -= 1
         self.results.append(None)
         self._outstanding += 1
-        return number, call
+        self._later.append((self._homes(call), (number, call)))
+        self._wanted_now -= 1
+        if len(self._later) == _WINDOW:
+            self._wanted_now = 0
+        if self._wanted_now == 0 or self._idle:
+            self._changed.notify_all()
 
     def _recall(self) -> None:
         """Begins with what is known from the sweeps before this one."""
@@ -373,16 +406,15 @@ class Sweep:
             pass
         try:
             while True:
-                while len(under_way) < self._ahead(server):
-                    entries = self._take(function, server, waits=not under_way)
-                    if not entries:
-                        break
-                    future = self._start(function, server, entries)
-                    if future is not None:
-                        under_way.append((entries, future))
+                lacks = self._fill(function, server, under_way)
                 if not under_way:
                     break
-                entries, future = under_way.popleft()
+                entries, future = under_way[0]
+                if not self._cancelled and not _has_ended(future, 0 if lacks else _LOOK_S):
+                    if self._gives_away(function, server, entries, future):
+                        under_way.popleft()
+                    continue
+                under_way.popleft()
                 self._finish(function, server, entries, future)
                 self._learn(self._costs[server], len(entries), future.times, alone=alone)
                 alone = not under_way
@@ -401,12 +433,33 @@ class Sweep:
         finally:
             self._end()
 
+    def _fill(self, function: Function, server: int, under_way: "collections.deque[_Call]") -> bool:
+        """Starts as many calls as a server takes. Says whether more may come while it has room."""
+        while len(under_way) < (ahead := self._ahead(server)):
+            # To ask the iterator takes longer than a brief call, so it is asked for some at once.
+            wanted = max(1, ahead // 2)
+            entries = self._take(server, under_way[0][1] if under_way else None, wanted)
+            if not entries:
+                return self._may_ask()
+            future = self._start(function, server, entries)
+            if future is not None:
+                under_way.append((entries, future))
+        return False
+
     def _end(self) -> None:
         """The thread of a server ends."""
+        left: list[_Entry] = []
         with self._lock:
             self._running -= 1
             if self._running == 0:
+                # No server makes the calls that the sweep was given up with.
+                left = [entry for _, entry in (*self._again, *self._later)]
+                self._again.clear()
+                self._later.clear()
+                self._cancelled = True
+                self._asked.notify()
                 self._over.set()
+        self._settle_all(left, asyncio.CancelledError())
         self._ended.put(None)
 
     def _learn(self, cost: Cost, entries: int, times: Times | None, *, alone: bool) -> None:
@@ -437,11 +490,10 @@ class Sweep:
     def _finish(
         self, function: Function, server: int, entries: list[_Entry], future: Future
     ) -> None:
-        """Waits for a call, as long as no other server can begin with it sooner."""
+        """Waits for a call, and takes its results."""
         try:
-            while not self._cancelled and not _ends(future):
-                if self._gives_away(function, server, entries, future):
-                    return
+            while not self._cancelled and not _has_ended(future, _LOOK_S):
+                pass
             if self._cancelled:
                 future.cancel()
             result = future.result()
@@ -529,14 +581,19 @@ class Sweep:
     def _fail(self, error: BaseException) -> None:
         self._failure, self._cancelled = error, True
         self._changed.notify_all()
+        self._asked.notify()
 
 
-def _ends(future: Future) -> bool:
+def _has_ended(future: Future, seconds: float = 0) -> bool:
     """Whether a call ends within a short time."""
+    if seconds == 0:
+        return future.done()
     try:
-        future.result(timeout=_LOOK_S)
+        future.result(timeout=seconds)
     except TimeoutError:
         return future.done()
+    except (Exception, asyncio.CancelledError):
+        return True
     return True
 
 
