@@ -207,7 +207,8 @@ def test_memory_is_bounded_and_what_was_used_least_goes_to_the_disk(start, libc,
     size = 1_000_000
     arrays = [np.full(size, value, np.int8) for value in range(5)]
     handles = [server.put(array) for array in arrays]
-    assert [handle.on_disk for handle in handles] == [True, True, False, False, False]
+    # A later array comes while the disk still takes the one before it.
+    wait_until(lambda: [handle.on_disk for handle in handles] == [True] * 2 + [False] * 3)
     with pytest.raises(farcall.ServerError, match=r"data\.per_user"):
         server.put(arrays[0])
     with pytest.raises(farcall.ServerError, match=r"data\.memory"):
@@ -237,7 +238,8 @@ def test_without_state_arrays_leave_memory_for_a_folder_that_ends_with_the_serve
     process = start(libc, options=["--config", str(settings)])
     server = process.connect()
     handles = [server.put(np.full(1_000_000, value, np.int8)) for value in range(5)]
-    assert [handle.on_disk for handle in handles] == [True, True, False, False, False]
+    # A later array comes while the disk still takes the one before it.
+    wait_until(lambda: [handle.on_disk for handle in handles] == [True] * 2 + [False] * 3)
     assert list(folder.glob("*/*.array"))
     for value, handle in enumerate(handles):
         assert (handle.get().view(np.int8) == value).all()
