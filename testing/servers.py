@@ -32,13 +32,19 @@ Define segfault(IN int n) "Crash" Calls "C" fault_segfault(n);
 """
 
 
-def pytest_configure():
+def pytest_configure(config):
     """Sets what the programs that tests start shall find.
+
+    Their state is in a folder that goes with the tests: what a server on the same port left in the
+    home of the user would be found again.
 
     A shell ignores Ctrl-C for what it starts in the background, and all programs would inherit
     that. Programs that tests compare with use the kernel of OpenBLAS that servers select, because
     the results of different kernels differ in their last bits.
     """
+    state = tempfile.TemporaryDirectory(prefix="farcall-state-")
+    config.add_cleanup(state.cleanup)
+    os.environ["XDG_STATE_HOME"] = state.name
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if "OPENBLAS_CORETYPE" not in os.environ and FARCALL.exists():
         doctor = subprocess.run(

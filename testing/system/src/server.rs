@@ -170,6 +170,8 @@ impl Serving {
             }
         };
         command.arg("serve").args(words).current_dir(folder);
+        // Nothing is left in the home of the user, and nothing is found there.
+        command.env("XDG_STATE_HOME", folder);
         let variables = self.variables.iter();
         command.envs(variables.map(|(name, value)| (name, value)));
         if self.keeps_log {

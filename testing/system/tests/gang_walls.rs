@@ -579,6 +579,7 @@ fn other_users_can_use_a_control_socket_at_a_path() {
             "--control",
             &control,
         ])
+        .env("XDG_STATE_HOME", folder.path())
         .env("FARCALL_TOKEN", "x");
     let _daemon = farcall_system::Daemon::start(daemon).expect("it listens");
     let script = "echo x > /dev/stdout; echo y > /dev/stderr; id -u";

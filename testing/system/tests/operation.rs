@@ -288,6 +288,7 @@ fn daemons_tell_systemd_when_they_are_ready() {
             .args(["--log", "error", "--log-format", "json"]);
         command
             .current_dir(folder.path())
+            .env("XDG_STATE_HOME", folder.path())
             .env("NOTIFY_SOCKET", &path);
         let _daemon = farcall_lab::Daemon::start(command).unwrap();
         let mut text = [0; 100];
@@ -353,6 +354,7 @@ fn another_server_takes_over_and_no_call_is_lost() {
     let refused = farcall_system::farcall()
         .args(["serve", "--listen", &listen])
         .arg(servers[0].interface())
+        .env("XDG_STATE_HOME", servers[0].folder())
         .output()
         .unwrap();
     assert!(
