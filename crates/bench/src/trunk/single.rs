@@ -93,7 +93,7 @@ fn unshaped(arguments: &Arguments, farcall: &Program) -> Result<Vec<Row>, Failur
     let idle = Duration::from_secs(3);
     std::thread::sleep(idle);
     let busy = (cpu_seconds(trunks[0].id())? - before) / idle.as_secs_f64() * 100.0;
-    let (fast, slow) = (at_least(3.0), at_most(150.0));
+    let (fast, slow) = (at_least(7.0), at_most(150.0));
     let quiet = at_most(1.0);
     Ok(vec![
         row(
