@@ -70,7 +70,7 @@ pub unsafe extern "C" fn farcall_call_values(
     // SAFETY: the caller's promise.
     status(|| unsafe {
         let function = share(function)?;
-        let values = list(values, count)?;
+        let values = list(values, count, "the array of values")?;
         call(&function, values)
     })
 }
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn farcall_call_values_async(
     // SAFETY: the caller's promise.
     guard(0, || unsafe {
         let function = share(function)?;
-        let values = list(values, count)?;
+        let values = list(values, count, "the array of values")?;
         start(&SESSIONS, function, values, 0)
     })
 }
@@ -141,16 +141,23 @@ pub(crate) unsafe fn unchecked(
     count: usize,
 ) -> Result<Vec<Value>, Problem> {
     // SAFETY: the caller's promise.
-    let pointers = unsafe { list(arguments, count) }?;
+    let pointers = unsafe { list(arguments, count, "the array of arguments") }?;
     Ok(pointers.iter().copied().map(Value::unchecked).collect())
 }
 
+/// Elements that a program passes. `what` names them.
+///
 /// # Safety
-/// `start` points to `count` elements.
-pub(crate) unsafe fn list<'a, T>(start: *const T, count: usize) -> Result<&'a [T], Problem> {
+/// `start` points to `count` elements that live long enough.
+#[inline]
+pub(crate) unsafe fn list<'a, T>(
+    start: *const T,
+    count: usize,
+    what: &str,
+) -> Result<&'a [T], Problem> {
     match count {
         0 => Ok(&[]),
-        _ if start.is_null() => Err(Problem::null("arguments")),
+        _ if start.is_null() => Err(Problem::null(what)),
         _ if !fits::<T>(count) => Err(too_many(count)),
         // SAFETY: the caller's promise.
         _ => Ok(unsafe { std::slice::from_raw_parts(start, count) }),

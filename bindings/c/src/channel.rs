@@ -2,7 +2,7 @@
 //! at a time may use a channel.
 
 use crate::Status;
-use crate::call::{fits, too_many};
+use crate::call::{fits, list, too_many};
 use crate::error::{Problem, guard, status};
 use crate::steps::Array;
 use farcall_channel::{ChannelError, Message, Reduction};
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn farcall_channel_send(
 ) -> Status {
     with(channel, |channel| {
         // SAFETY: the caller's promise.
-        let bytes = unsafe { bytes_at(bytes, count) }?;
+        let bytes = unsafe { list(bytes.cast(), count, "bytes") }?;
         Ok(channel.send(target, bytes)?)
     })
 }
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn farcall_channel_try_send(
 ) -> i32 {
     attempt(channel, |channel| {
         // SAFETY: the caller's promise.
-        let bytes = unsafe { bytes_at(bytes, count) }?;
+        let bytes = unsafe { list(bytes.cast(), count, "bytes") }?;
         Ok(channel.try_send(target, bytes)?)
     })
 }
@@ -132,7 +132,12 @@ pub unsafe extern "C" fn farcall_channel_try_send_parts(
 ) -> i32 {
     attempt(channel, |channel| {
         // SAFETY: the caller's promise.
-        let (head, bytes) = unsafe { (bytes_at(head, head_count)?, bytes_at(bytes, count)?) };
+        let (head, bytes) = unsafe {
+            (
+                list(head.cast(), head_count, "bytes")?,
+                list(bytes.cast(), count, "bytes")?,
+            )
+        };
         Ok(channel.try_send_parts(target, head, bytes)?)
     })
 }
@@ -372,21 +377,6 @@ pub unsafe extern "C" fn farcall_channel_sum(
         };
         Ok(channel.all_reduce(Reduction::Sum, numbers)?)
     })
-}
-
-/// The bytes that a program passes.
-///
-/// # Safety
-/// `bytes` points to `count` bytes that live long enough.
-#[inline]
-unsafe fn bytes_at<'a>(bytes: *const c_void, count: usize) -> Result<&'a [u8], Problem> {
-    match count {
-        0 => Ok(&[]),
-        _ if bytes.is_null() => Err(Problem::null("bytes")),
-        _ if !fits::<u8>(count) => Err(too_many(count)),
-        // SAFETY: the caller's promise.
-        _ => Ok(unsafe { std::slice::from_raw_parts(bytes.cast(), count) }),
-    }
 }
 
 /// The buffer that a program passes.

@@ -373,7 +373,7 @@ unsafe fn array_of<'a>(
     data: *const c_void,
 ) -> Result<(ArrayForm, &'a [u8]), Problem> {
     // SAFETY: the caller's promise.
-    let shape = unsafe { list(shape, rank) }?;
+    let shape = unsafe { list(shape, rank, "the shape") }?;
     let form = ArrayForm {
         element: name(element)?.to_owned(),
         shape: shape.iter().map(|&length| length as u64).collect(),

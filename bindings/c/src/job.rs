@@ -67,7 +67,7 @@ pub unsafe extern "C" fn farcall_submit_values(
 ) -> Status {
     // SAFETY: the caller's promise.
     status(|| unsafe {
-        let given = list(values, count)?;
+        let given = list(values, count, "the array of values")?;
         submit(function, id, given)
     })
 }
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn farcall_fetch_values(
 ) -> Status {
     // SAFETY: the caller's promise.
     status(|| unsafe {
-        let given = list(values, count)?;
+        let given = list(values, count, "the array of values")?;
         fetch(function, id, given)
     })
 }

@@ -210,7 +210,11 @@ pub unsafe extern "C" fn farcall_internal_ninf_call(
         let function = Arc::from_raw(function);
         let refusal = "a transaction takes no `FILE *`: declare a filename";
         let refusal = transaction::is_open().then_some(refusal);
-        let streams = Streams::open(&function, call::list(arguments, count)?, refusal)?;
+        let streams = Streams::open(
+            &function,
+            call::list(arguments, count, "the array of arguments")?,
+            refusal,
+        )?;
         let given = call::unchecked(arguments, count)?;
         call::call(&function, &given)?;
         streams.deliver()?;
@@ -235,7 +239,11 @@ pub unsafe extern "C" fn farcall_internal_ninf_start(
         let function = Arc::from_raw(function);
         let refusal = "a group takes no `FILE *`: declare a filename";
         let refusal = (is_in_group != 0).then_some(refusal);
-        let streams = Streams::open(&function, call::list(arguments, count)?, refusal)?;
+        let streams = Streams::open(
+            &function,
+            call::list(arguments, count, "the array of arguments")?,
+            refusal,
+        )?;
         let given = call::unchecked(arguments, count)?;
         // A wait in another thread can see the end of the session only together with its streams.
         let ninf = (!streams.is_empty()).then(ninf);

@@ -1,7 +1,7 @@
 //! Asynchronous calls by session number: probe, wait, cancel, times. `sessions` has the table
 //! behind it.
 
-use crate::call::{fits, too_many};
+use crate::call::list;
 use crate::connect::Server;
 use crate::error::{Problem, guard, status};
 use crate::function::Times;
@@ -9,7 +9,6 @@ use crate::sessions::{Any, End, Sessions};
 use crate::{SessionId, Status};
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::slice;
 use std::time::{Duration, Instant};
 
 /// The sessions of all servers that `farcall_connect` has connected to.
@@ -57,7 +56,7 @@ pub unsafe extern "C" fn farcall_wait_or(
     // SAFETY: the caller's promise.
     status(|| unsafe {
         let which = clear(which.as_mut());
-        let sessions = array(sessions, count)?;
+        let sessions = list(sessions, count, "the array of sessions")?;
         let over = SESSIONS.wait_or(sessions, deadline(timeout)?)?;
         Ok(report(over, which)?.unwrap_or(Status::FarcallRunning))
     })
@@ -77,7 +76,7 @@ pub unsafe extern "C" fn farcall_wait_and(
 ) -> Status {
     status(|| {
         // SAFETY: the caller's promise.
-        let sessions = unsafe { array(sessions, count) }?;
+        let sessions = unsafe { list(sessions, count, "the array of sessions") }?;
         report_all(SESSIONS.wait_and(sessions, deadline(timeout)?)?)
     })
 }
@@ -193,18 +192,6 @@ fn report_all((failed, all): (Vec<(u64, Problem)>, bool)) -> Result<Status, Prob
         _ if !all => Ok(Status::FarcallRunning),
         Some((_, problem)) => Err(problem),
         None => Ok(Status::FarcallOk),
-    }
-}
-
-/// # Safety
-/// `start` points to `count` elements.
-pub(crate) unsafe fn array<'a, T>(start: *const T, count: usize) -> Result<&'a [T], Problem> {
-    match count {
-        0 => Ok(&[]),
-        _ if start.is_null() => Err(Problem::null("the array of sessions")),
-        _ if !fits::<T>(count) => Err(too_many(count)),
-        // SAFETY: the caller's promise.
-        _ => Ok(unsafe { slice::from_raw_parts(start, count) }),
     }
 }
 

@@ -134,7 +134,7 @@ pub unsafe extern "C" fn farcall_transaction_begin(
 ) -> Status {
     // SAFETY: the caller's promise.
     status(|| unsafe {
-        let servers = list(servers, count)?;
+        let servers = list(servers, count, "the array of sessions")?;
         let client = |server: &*const Server| {
             let server = server.as_ref();
             let server = server.ok_or_else(|| Problem::null("farcall_transaction_begin: server"));
