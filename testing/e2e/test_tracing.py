@@ -343,6 +343,12 @@ def test_a_file_that_cannot_be_written_leaves_the_results(start, tmp_path, full)
         words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
     )
     assert (ran.returncode, "5.0" in ran.stdout, "/dev/full" in ran.stderr) == (1, True, True)
+    words.append("--json")
+    ran = subprocess.run(
+        words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert json.loads(ran.stdout)["results"]["r"]["values"] == [5.0]
+    assert ran.returncode == 1
 
 
 def meta(*options, **environment):

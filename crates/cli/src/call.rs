@@ -129,19 +129,18 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let written = results.write();
     let trace = arguments.trace_out.as_deref();
     let traced = trace.map(|path| trace_out::write(path, &call.function, &outcome));
+    // A file that cannot be written does not take the other results with it.
+    let none = BTreeMap::new();
+    let shown = match &written {
+        Ok(()) => results,
+        Err(_) => Results {
+            outputs: &none,
+            ..results
+        },
+    };
     if arguments.json {
-        written?;
-        println!("{}", results.to_json(&outcome));
+        println!("{}", shown.to_json(&outcome));
     } else {
-        // A file that cannot be written does not take the other results with it.
-        let none = BTreeMap::new();
-        let shown = match &written {
-            Ok(()) => results,
-            Err(_) => Results {
-                outputs: &none,
-                ..results
-            },
-        };
         shown.print(&outcome.receipts);
         if arguments.time {
             if let Some(library) = &outcome.library {
@@ -152,8 +151,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
             }
             print_times(&outcome);
         }
-        written?;
     }
+    written?;
     // Nor does a trace.
     traced.unwrap_or(Ok(()))
 }
