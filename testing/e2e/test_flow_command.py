@@ -71,18 +71,21 @@ def test_a_missing_rank_of_a_chakra_trace_is_named(tmp_path):
     assert flow(*chakra).returncode == 0
 
 
-def test_a_plot_without_its_packages_says_so(tmp_path):
-    picture = str(tmp_path / "picture.svg")
-    run = flow("plot", *RING, "--size", "1", "-o", picture, "--python", "/nonexistent/python")
+# A simulation that would need minutes.
+LARGE = ["--platform", "torus:64x64", "--pattern", "all-to-all", "--size", "1"]
+LARGE += ["--placement", "random:1"]
+
+
+@pytest.mark.parametrize("python", ["/nonexistent/python", "false"])
+def test_a_plot_without_its_packages_says_so_before_the_simulation(tmp_path, python):
+    run = flow("plot", *LARGE, "-o", str(tmp_path / "picture.svg"), "--python", python)
     assert run.returncode == 1
-    assert "--python" in run.stderr
+    assert "--python" in run.stderr or "false -m farcall.flow.plot" in run.stderr
 
 
 def test_a_picture_that_cannot_be_written_is_refused_before_the_simulation(tmp_path):
     picture = str(tmp_path / "absent" / "picture.svg")
-    # The simulation would need minutes.
-    large = ["--platform", "torus:64x64", "--pattern", "all-to-all", "--size", "1"]
-    run = flow("plot", *large, "--placement", "random:1", "-o", picture)
+    run = flow("plot", *LARGE, "-o", picture)
     assert (run.returncode, "there is no such folder" in run.stderr) == (2, True)
 
 
@@ -99,7 +102,8 @@ def test_a_picture_of_a_large_network_leaves_no_folder(tmp_path):
 @pytest.mark.parametrize("kind", ["heat-map", "timeline"])
 def test_a_picture_that_is_given_up_leaves_nothing(tmp_path, kind):
     painter, read, folder = (tmp_path / name for name in ("painter", "read", "temporary"))
-    painter.write_text(f'#!/bin/sh\nshift 4\ncat "$@" > {read}\nkill -KILL $PPID\n')
+    script = '#!/bin/sh\n[ "$1" = -c ] && exit\nshift 4\n'
+    painter.write_text(f'{script}cat "$@" > {read}\nkill -KILL $PPID\n')
     painter.chmod(0o700)
     folder.mkdir()
     words = [FARCALL, "flow", "plot", "--kind", kind, *RING, "--size", "1"]

@@ -17,16 +17,30 @@ pub(crate) struct Painter {
 }
 
 impl Painter {
+    /// Fails if the interpreter cannot draw, before something is computed for long.
+    pub(crate) fn check(&self, module: &str) -> Result<(), Failure> {
+        self.run(module, ["-c", "import farcall, matplotlib"])
+    }
+
     /// Runs a module of the package, and returns when it has written the picture.
     pub(crate) fn draw(
         &self,
         module: &str,
         arguments: impl IntoIterator<Item: AsRef<OsStr>>,
     ) -> Result<(), Failure> {
+        let arguments = arguments.into_iter().map(|word| word.as_ref().to_owned());
+        let words = ["-m", module].map(Into::into).into_iter();
+        self.run(module, words.chain(arguments))
+    }
+
+    fn run(
+        &self,
+        module: &str,
+        words: impl IntoIterator<Item: AsRef<OsStr>>,
+    ) -> Result<(), Failure> {
         let python = self.python.clone().unwrap_or_else(interpreter);
         let run = Command::new(&python)
-            .args(["-m", module])
-            .args(arguments)
+            .args(words)
             .output()
             .map_err(|error| {
                 let python = python.display();

@@ -58,6 +58,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     check_files([&arguments.output])?;
     let heat_map = matches!(arguments.kind, Kind::HeatMap);
     let plan = arguments.options.plan(heat_map)?;
+    arguments.painter.check("farcall.flow.plot")?;
     let [(_data, data), (_users, users)] = [nameless()?, nameless()?];
     let (kind, data) = if heat_map {
         let hottest = plan.hottest(HOTTEST)?;
