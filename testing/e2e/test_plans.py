@@ -33,7 +33,7 @@ def two(tmp_path_factory):
         server.stop()
 
 
-def command(servers, *words, check=True):
+def command(servers, *words, check=True, cwd=None):
     also = [word for server in servers[1:] for word in ("--also", server.address)]
     where = ["--server", servers[0].address, *also]
     done = subprocess.run(
@@ -42,6 +42,7 @@ def command(servers, *words, check=True):
         text=True,
         timeout=60,
         check=False,
+        cwd=cwd,
         env={"FARCALL_PYTHON": sys.executable} | os.environ,
     )
     assert not check or done.returncode == 0, done.stderr
@@ -162,7 +163,9 @@ def test_a_plan_of_somebody_else_writes_below_its_folder(two, tmp_path):
     folder.mkdir()
     path, elsewhere = folder / "plan.toml", tmp_path / "z.npy"
     np.save(folder / "x.npy", np.arange(8, dtype=np.int8))
-    for file in ("../z.npy", str(elsewhere), "./../z.npy"):
+    (folder / "out").symlink_to("..")
+    (folder / "link.npy").symlink_to(elsewhere)
+    for file in ("../z.npy", str(elsewhere), "./../z.npy", "out/z.npy", "link.npy"):
         path.write_text(HAND.replace('"z.npy"', json.dumps(file)))
         done = command(two, path, check=False)
         assert done.returncode == 2 and "-o z=FILE" in done.stderr, done.stderr
@@ -170,11 +173,12 @@ def test_a_plan_of_somebody_else_writes_below_its_folder(two, tmp_path):
     command(two, path, "-o", f"z={elsewhere}")
     assert (np.load(elsewhere) == 7).all()
     made = tmp_path / "made"
-    step = f'[[calls]]\nfunction = "made"\narguments = {{ file = "{made}", mode = 420 }}\n'
-    path.write_text(f"schema = 1\n{step}")
-    done = command(two, path, check=False)
-    assert done.returncode == 1 and "a plan writes files below" in done.stderr, done.stderr
-    assert not made.exists()
+    for file in (made, "out/made"):
+        step = f'[[calls]]\nfunction = "made"\narguments = {{ file = "{file}", mode = 420 }}\n'
+        path.write_text(f"schema = 1\n{step}")
+        done = command(two, path, check=False, cwd=folder)
+        assert done.returncode == 1 and "a plan writes files below" in done.stderr, done.stderr
+        assert not made.exists()
 
 
 def test_an_output_that_cannot_be_written_costs_no_other_output(two, tmp_path):

@@ -8,7 +8,7 @@ use crate::picture::Painter;
 use crate::results::{also_read, check_files, write_all};
 use crate::target::Target;
 use clap::{Args, Subcommand};
-use farcall_client::{ArrayForm, Playback, Report, Server};
+use farcall_client::{ArrayForm, Playback, Report, Server, plan_may_write};
 use farcall_idl::Order;
 use farcall_npy::{Array, same_shape};
 use farcall_plan::{MOST_BYTES, Plan};
@@ -78,10 +78,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 fn run_plan(arguments: &RunArguments) -> Result<(), Failure> {
     let mut plan = read(&arguments.plan)?;
-    check_places(&plan, &arguments.output)?;
+    let folder = arguments.plan.parent().unwrap_or(Path::new(""));
+    check_places(&plan, folder, &arguments.output)?;
     replace(&mut plan.inputs, "@FILE.npy", &arguments.inputs)?;
     replace(&mut plan.outputs, "FILE.npy", &arguments.output)?;
-    let folder = arguments.plan.parent().unwrap_or(Path::new(""));
     check_outputs(&plan, &arguments.plan, arguments.svg.as_deref())?;
     let mut servers = vec![arguments.target.connect(None)?];
     for also in &arguments.also {
@@ -121,14 +121,15 @@ fn read(path: &Path) -> Result<Plan, Failure> {
 }
 
 /// A plan can come from anybody, so it writes below its own folder. `words` name other files.
-fn check_places(plan: &Plan, words: &[String]) -> Result<(), Failure> {
+fn check_places(plan: &Plan, folder: &Path, words: &[String]) -> Result<(), Failure> {
     let is_named = |name: &str| {
         let mut names = words.iter().filter_map(|word| word.split_once('='));
         names.any(|(known, _)| known == name)
     };
     let mut files = plan.outputs.iter();
     let outside = files.find(|(name, file)| {
-        farcall_plan::data(file).is_none() && !farcall_plan::is_below(file) && !is_named(name)
+        let is_file = farcall_plan::data(file).is_none();
+        is_file && !is_named(name) && !plan_may_write(folder, file)
     });
     outside.map_or(Ok(()), |(name, file)| {
         let text = "a plan writes below its own folder";

@@ -102,7 +102,7 @@ pub use options::Options;
 pub use outcome::{Outcome, Placement, Times};
 pub use output::Output;
 pub use pending::{Pending, wait_any};
-pub use playback::{Load, Playback};
+pub use playback::{Load, Playback, plan_may_write};
 pub use progress::Progress;
 #[cfg(unix)]
 pub use remote::close_inherited;

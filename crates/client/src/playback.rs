@@ -14,6 +14,7 @@ use farcall_plan::{Plan, Step, Value};
 use farcall_rpc_proto::{ArrayForm, FailureKind};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
+use std::path::Path;
 
 /// OUT arrays up to this many bytes travel home even if they are not outputs of the plan.
 const SMALL: u64 = 4096;
@@ -448,14 +449,32 @@ fn check_places(param: &Param, value: &Scalar) -> Result<(), Error> {
         Scalar::Texts(files) if is_written => files,
         _ => return Ok(()),
     };
-    match files.iter().find(|file| !farcall_plan::is_below(file)) {
+    let outside = |file: &&String| !plan_may_write(Path::new(""), file);
+    match files.iter().find(outside) {
         None => Ok(()),
         Some(file) => Err(wrong(format!(
             "`{}`: the file {file} is written, and a plan writes files below the present folder: \
-             write a relative path without `..` in the plan",
+             write a relative path in the plan, without `..` and without links that lead out",
             param.name
         ))),
     }
+}
+
+/// Whether a plan, which can come from anybody, may write a file of this name: one below a folder,
+/// out of which neither the name nor a link on the way, nor the file itself, leads.
+pub fn plan_may_write(folder: &Path, file: &str) -> bool {
+    let folder = Path::new(".").join(folder);
+    let path = folder.join(file);
+    // Who writes to such a link makes a file somewhere.
+    let leads_to_nothing = path.is_symlink() && !path.exists();
+    let real = path.canonicalize();
+    let real = real.or_else(|_| path.parent().unwrap_or(&path).canonicalize());
+    let leads_out = match (folder.canonicalize(), real) {
+        (Ok(folder), Ok(real)) => leads_to_nothing || !real.starts_with(folder),
+        // There is no such folder, and who writes there learns that.
+        _ => false,
+    };
+    farcall_plan::is_below(file) && !leads_out
 }
 
 /// The value of a scalar, as a plan writes it.
