@@ -205,3 +205,10 @@ fn outlive_the_reader() {
     // SAFETY: no handler of a signal runs code here, and the signal is only ignored.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
+
+/// Keeps a server alive when a file reaches the limit of its shell, `ulimit -f`. It handles the
+/// failed write as that of a full disk.
+fn outlive_the_limit_of_files() {
+    // SAFETY: no handler of a signal runs code here, and the signal is only ignored.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}

@@ -83,6 +83,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.log.init();
+    crate::outlive_the_limit_of_files();
     let config = configuration(arguments)?;
     let page = web::bind(arguments.web, config.tls.as_ref(), false)?;
     let metaserver = Metaserver::bind(config).map_err(Failure::failed)?;

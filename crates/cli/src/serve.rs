@@ -153,6 +153,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     arguments.log.init();
+    crate::outlive_the_limit_of_files();
     let config = configuration(&arguments)?;
     let metrics = config.metrics;
     let readings = Arc::new(OnceLock::<Readings>::new());

@@ -28,7 +28,7 @@ use farcall_spin::Spin;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::retry_on_intr;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
@@ -642,18 +642,24 @@ pub(crate) fn print_lines() {
 pub(crate) fn limit(memory: u64, files: u64) -> io::Result<()> {
     /// Least file size limit, because writes to shared memory count too.
     const LEAST_FILE: u64 = 4 << 20;
-    let set = |what: Resource, bytes: u64| {
-        let (current, maximum) = (Some(bytes), Some(bytes));
-        setrlimit(what, Rlimit { current, maximum })
-    };
-    set(Resource::Core, 0)?;
+    lower(Resource::Core, 0)?;
     if memory > 0 {
-        set(Resource::Data, memory)?;
+        lower(Resource::Data, memory)?;
     }
     if files > 0 {
-        set(Resource::Fsize, files.max(LEAST_FILE))?;
+        lower(Resource::Fsize, files.max(LEAST_FILE))?;
     }
+    // The server ignores this signal. In a worker it ends the call that writes too much.
+    // SAFETY: the signal gets its usual effect back, and no handler runs.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
     Ok(())
+}
+
+/// Limits a resource. A shell or a batch system may have set a smaller limit, which stays.
+pub(crate) fn lower(what: Resource, to: u64) -> rustix::io::Result<()> {
+    let least = getrlimit(what).maximum.map_or(to, |most| most.min(to));
+    let (current, maximum) = (Some(least), Some(least));
+    setrlimit(what, Rlimit { current, maximum })
 }
 
 #[cfg(test)]

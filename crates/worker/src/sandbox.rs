@@ -19,6 +19,7 @@ mod system_calls;
 
 use crate::mounts::{self, Cover, Coverer, MountError, Own};
 use crate::namespaces::{Namespaces, drop_rights};
+use crate::process::lower;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd,
     PathFdError, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError,
@@ -26,7 +27,7 @@ use landlock::{
 };
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType};
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::Resource;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -197,9 +198,7 @@ impl Sandbox {
     /// control group bounds them.
     fn limit_processes(&self) -> Vec<SandboxError> {
         if self.processes > 0 && self.namespaces().user {
-            let limit = Some(self.processes);
-            let (current, maximum) = (limit, limit);
-            let set = setrlimit(Resource::Nproc, Rlimit { current, maximum });
+            let set = lower(Resource::Nproc, self.processes);
             let failed = |error: Errno| SandboxError::Limit(error.into());
             return set.err().map(failed).into_iter().collect();
         }

@@ -16,7 +16,8 @@ use tempfile::TempDir;
 pub struct Serving {
     folder: Folder,
     words: Vec<String>,
-    open_files: Option<u32>,
+    /// An option of `ulimit` and its value.
+    limit: Option<String>,
     variables: Vec<(&'static str, String)>,
     keeps_log: bool,
 }
@@ -79,7 +80,7 @@ impl Serving {
         Serving {
             folder,
             words: files.iter().map(|file| (*file).to_owned()).collect(),
-            open_files: None,
+            limit: None,
             variables: Vec::new(),
             keeps_log: false,
         }
@@ -121,8 +122,14 @@ impl Serving {
 
     /// Limits the number of open files.
     #[must_use]
-    pub fn open_files(mut self, most: u32) -> Serving {
-        self.open_files = Some(most);
+    pub fn open_files(self, most: u32) -> Serving {
+        self.limited(&format!("-n {most}"))
+    }
+
+    /// Sets a limit of the shell that starts the server: an option of `ulimit` and its value.
+    #[must_use]
+    pub fn limited(mut self, limit: &str) -> Serving {
+        self.limit = Some(limit.to_owned());
         self
     }
 
@@ -160,11 +167,11 @@ impl Serving {
 
     fn run(&self, words: &[String]) -> Daemon {
         let folder = self.folder.path();
-        let mut command = match self.open_files {
+        let mut command = match &self.limit {
             None => farcall(),
-            Some(files) => {
+            Some(limit) => {
                 let mut command = Command::new("sh");
-                let script = format!("ulimit -n {files}; exec \"$0\" \"$@\"");
+                let script = format!("ulimit {limit}; exec \"$0\" \"$@\"");
                 command.args(["-c", &script]).arg(farcall().get_program());
                 command
             }

@@ -96,6 +96,26 @@ fn a_full_disk_refuses_calls_and_loses_none() {
     wait_until("there is room again", || submit(1 << 20).is_ok());
 }
 
+/// A shell or a batch system may limit the length of files.
+#[test]
+fn a_file_that_becomes_too_long_is_refused_as_on_a_full_disk() {
+    // The shell counts blocks of 512 bytes.
+    let server = durable(&[]).limited("-f 16384").start();
+    let connection = connect(&server.socket());
+    let copy = connection.function("copy").unwrap();
+    let submit = |length: usize| {
+        let data = vec![5; length];
+        let arguments = &mut [Argument::Skip, Argument::In(&data), int(length as i64)];
+        copy.submit(arguments, None)
+    };
+    for _ in 0..2 {
+        let job = submit(1 << 20).unwrap();
+        assert_eq!(fetch(&job, 1 << 20).unwrap(), vec![5; 1 << 20]);
+        let refused = submit(9 << 20).unwrap_err();
+        assert!(refused.to_string().contains("File too large"), "{refused}");
+    }
+}
+
 /// Needs the right to mount.
 #[test]
 fn a_disk_that_fills_while_the_server_runs_loses_nothing() {
@@ -199,6 +219,14 @@ fn damage_is_found_repaired_and_restored_from_a_backup() {
     assert_eq!(connect(&server.socket()).jobs().unwrap().len(), 2);
     server.kill();
     std::fs::rename(server.state(), server.folder().join("damaged")).unwrap();
+    // A copy that fails leaves no part of a state.
+    let unreadable = server.folder().join("backup/learned.json");
+    let _ = std::fs::remove_file(&unreadable);
+    std::fs::create_dir(&unreadable).unwrap();
+    let (works, said) = state_command(&server, &["restore", "backup", "state"]);
+    assert!(!works && said.contains("learned.json"), "{said}");
+    assert_eq!(std::fs::read_dir(server.state()).unwrap().count(), 0);
+    std::fs::remove_dir(&unreadable).unwrap();
     let (works, said) = state_command(&server, &["restore", "backup", "state"]);
     assert!(works && said.contains("2 durable calls"), "{said}");
     server.restart();
