@@ -145,6 +145,10 @@ pub fn backup(folder: &Path, to: &Path) -> Result<Report, StateError> {
     }
     logs_of(folder)?.map_err(|source| failed(folder, source))?;
     prepare_copy(to)?;
+    whole_or_nothing(to, || copy_while_used(folder, to))
+}
+
+fn copy_while_used(folder: &Path, to: &Path) -> Result<Report, StateError> {
     let mut last = Err(StateError::Busy(folder.to_path_buf()));
     for _ in 0..TRIES {
         match copy(folder, to) {
@@ -177,8 +181,27 @@ pub fn restore(backup: &Path, folder: &Path) -> Result<Report, StateError> {
         return Err(StateError::Damaged(backup.to_path_buf()));
     }
     prepare_copy(folder)?;
-    copy(backup, folder).map_err(|source| failed(backup, source))?;
-    check_once(folder)
+    whole_or_nothing(folder, || {
+        copy(backup, folder).map_err(|source| failed(backup, source))?;
+        check_once(folder)
+    })
+}
+
+/// Removes what a copy that fails has written to a folder, which was empty. A server that found a
+/// part of a state there would know only some of the calls.
+fn whole_or_nothing(
+    to: &Path,
+    copy: impl FnOnce() -> Result<Report, StateError>,
+) -> Result<Report, StateError> {
+    let copied = copy();
+    if copied.is_err() {
+        for entry in fs::read_dir(to).into_iter().flatten().flatten() {
+            let path = entry.path();
+            // What cannot be removed stays, and the error is that of the copy.
+            let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
+        }
+    }
+    copied
 }
 
 fn failed(path: &Path, source: DiskError) -> StateError {
@@ -366,9 +389,15 @@ fn copy_file(from: &Path, folder: &Path) -> io::Result<()> {
     let mut from = File::open(from)?;
     // A log that grows is copied up to its present end.
     let length = from.metadata()?.len();
-    let mut file = private_file(&to)?;
-    io::copy(&mut io::Read::take(&mut from, length), &mut file)?;
-    file.sync_all()
+    let mut write = || {
+        let mut file = private_file(&to)?;
+        io::copy(&mut io::Read::take(&mut from, length), &mut file)?;
+        file.sync_all()
+    };
+    write().map_err(|error: io::Error| {
+        let text = format!("{} cannot be written: {error}", to.display());
+        io::Error::new(error.kind(), text)
+    })
 }
 
 /// Repairs the logs, and adds calls that files describe and the logs do not know.
