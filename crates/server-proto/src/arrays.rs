@@ -54,7 +54,9 @@ pub(crate) struct Array {
     number: u64,
     /// The connection with which the array ends.
     connection: Option<ConnectionKey>,
+    /// When it was used last, and the number of this use.
     used: u64,
+    last_use: u64,
     /// Why its contents are undefined.
     undefined: Option<String>,
     /// The calls that use the array or wait for it, in order, and whether each writes it.
@@ -133,9 +135,10 @@ pub(crate) struct Store {
     pub(crate) now: u64,
     arrays: Map<HandleId, Array>,
     numbers: BTreeMap<u64, HandleId>,
+    /// The last number of an array or of a use.
     last_number: u64,
-    /// Arrays by last use, the oldest first.
-    by_use: BTreeSet<(u64, HandleId)>,
+    /// Arrays by the number of their last use. Several can be used within a millisecond.
+    by_use: BTreeMap<u64, HandleId>,
     usage: Map<User, Usage>,
     loans: Map<HandleId, Loan>,
     /// Bytes in memory or on the way there, and their limit.
@@ -157,7 +160,7 @@ impl Store {
             arrays: Map::default(),
             numbers: BTreeMap::new(),
             last_number: 0,
-            by_use: BTreeSet::new(),
+            by_use: BTreeMap::new(),
             usage: Map::default(),
             loans: Map::default(),
             resident: 0,
@@ -262,7 +265,7 @@ impl Store {
             }
             _ => false,
         };
-        let mut oldest = self.by_use.iter().map(|(_, id)| *id);
+        let mut oldest = self.by_use.values().copied();
         let id = oldest.find(|id| self.arrays.get(id).is_some_and(idle))?;
         let array = self.arrays.get_mut(&id)?;
         let Location::Memory(memory) = std::mem::replace(&mut array.location, Location::Moving)
@@ -282,7 +285,7 @@ impl Store {
             Location::Memory(_) => array.file.is_some() && array.calls.is_empty(),
             _ => false,
         };
-        let mut oldest = self.by_use.iter().map(|(_, id)| *id);
+        let mut oldest = self.by_use.values().copied();
         let id = oldest.find(|id| self.arrays.get(id).is_some_and(idle))?;
         let array = self.arrays.get_mut(&id)?;
         let Location::Memory(memory) = std::mem::replace(&mut array.location, Location::File)
@@ -386,6 +389,7 @@ impl Store {
             number: self.last_number,
             connection: (!put.stays).then_some(connection),
             used,
+            last_use: self.last_number,
             undefined: None,
             calls: VecDeque::new(),
             is_leaving: false,
@@ -393,7 +397,7 @@ impl Store {
             file: None,
         };
         self.numbers.insert(array.number, id);
-        self.by_use.insert((used, id));
+        self.by_use.insert(self.last_number, id);
         self.arrays.insert(id, array);
     }
 
@@ -409,13 +413,14 @@ impl Store {
             number: self.last_number,
             connection: None,
             used,
+            last_use: self.last_number,
             undefined: None,
             calls: VecDeque::new(),
             is_leaving: false,
             is_dropped: false,
             file: Some(file),
         };
-        self.by_use.insert((used, id));
+        self.by_use.insert(self.last_number, id);
         self.arrays.insert(id, array);
     }
 
@@ -524,9 +529,10 @@ impl Store {
     /// Counts a use: the retention of the array begins again.
     pub(crate) fn touch(&mut self, id: HandleId) {
         if let Some(array) = self.arrays.get_mut(&id) {
-            self.by_use.remove(&(array.used, id));
-            array.used = self.now;
-            self.by_use.insert((array.used, id));
+            self.last_number += 1;
+            self.by_use.remove(&array.last_use);
+            (array.used, array.last_use) = (self.now, self.last_number);
+            self.by_use.insert(array.last_use, id);
         }
     }
 
@@ -609,7 +615,7 @@ impl Store {
     fn remove(&mut self, id: HandleId) -> Option<Remains> {
         let array = self.arrays.remove(&id)?;
         self.numbers.remove(&array.number);
-        self.by_use.remove(&(array.used, id));
+        self.by_use.remove(&array.last_use);
         if array.file.is_none() {
             self.leave(&array.user, array.bytes);
         }
@@ -641,10 +647,9 @@ impl Store {
     /// The connections whose arrays, which end with them, were used within so many milliseconds.
     pub(crate) fn just_used(&self, ms: u64) -> BTreeSet<ConnectionKey> {
         let since = self.now.saturating_sub(ms) + 1;
-        let recent = self.by_use.range((since, HandleId([0; 16]))..);
-        recent
-            .filter_map(|(_, id)| self.arrays[id].connection)
-            .collect()
+        let latest = self.by_use.values().rev().map(|id| &self.arrays[id]);
+        let recent = latest.take_while(|array| array.used >= since);
+        recent.filter_map(|array| array.connection).collect()
     }
 
     /// Retention of stored arrays, in milliseconds after the last use: at least one, so that what
@@ -655,14 +660,14 @@ impl Store {
 
     /// When the next unused array expires.
     pub(crate) fn next_expiry(&self) -> Option<u64> {
-        let (used, _) = self.by_use.first()?;
-        Some(used.saturating_add(self.keep_ms()))
+        let (_, id) = self.by_use.first_key_value()?;
+        Some(self.arrays[id].used.saturating_add(self.keep_ms()))
     }
 
     /// An array whose retention is over.
     pub(crate) fn expired(&mut self, now: u64) -> Option<HandleId> {
-        let (used, id) = *self.by_use.first()?;
-        if used.saturating_add(self.keep_ms()) > now {
+        let (_, &id) = self.by_use.first_key_value()?;
+        if self.arrays[&id].used.saturating_add(self.keep_ms()) > now {
             return None;
         }
         // An array that a call holds is in use.

@@ -60,6 +60,15 @@ fn uses(id: HandleId, writes: bool) -> Vec<Use> {
 }
 
 #[test]
+fn arrays_leave_memory_in_the_order_of_their_last_use_within_a_millisecond_too() {
+    let mut store = store(9, 1 << 30);
+    let ids = [3, 1, 2].map(|byte| add(&mut store, byte, 10));
+    store.touch(ids[0]);
+    let left: Vec<_> = std::iter::from_fn(|| Some(store.least_used()?.0)).collect();
+    assert_eq!(left, [ids[1], ids[2], ids[0]]);
+}
+
+#[test]
 fn readers_go_together_and_a_writer_alone_in_their_order() {
     let mut store = store(9, 1 << 30);
     let id = add(&mut store, 1, 10);
