@@ -54,6 +54,16 @@ def pytest_configure(config):
             os.environ["OPENBLAS_CORETYPE"] = kernel[1]
 
 
+# Files whose tests take longest begin first, so that none of them is left to a single worker.
+LONGEST = ["offload_netlib", "drop_ins", "gang_states", "fabric", "offload_suites", "gridrpc"]
+
+
+def pytest_collection_modifyitems(items):
+    """Orders the tests by file."""
+    places = {f"test_{name}.py": place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
+
+
 def wait_until(condition, seconds=30.0, what="the condition"):
     """Waits for a condition, at most this many seconds, and returns its value."""
     end = time.monotonic() + seconds
