@@ -108,12 +108,17 @@ class Sweep:
         # Threads whose end was not seen yet, and those that have not ended.
         self._threads = self._running = 0
         self._over = threading.Event()
-        with self._lock:
-            for place, function in functions:
-                self._admit(place, function)
-        threading.Thread(target=self._ask, args=(functions[0][1],), daemon=True).start()
-        if joined is not None:
-            threading.Thread(target=self._watch, args=(joined,), daemon=True).start()
+        try:
+            with self._lock:
+                for place, function in functions:
+                    self._admit(place, function)
+            threading.Thread(target=self._ask, args=(functions[0][1],), daemon=True).start()
+            if joined is not None:
+                threading.Thread(target=self._watch, args=(joined,), daemon=True).start()
+        except BaseException:
+            # The system gives no thread, or Ctrl-C has come: those that have started end.
+            self.cancel()
+            raise
 
     def _admit(self, place: str, function: Function) -> None:
         """Starts the thread of a server, which waits for the lock at first."""
