@@ -323,6 +323,18 @@ fn a_callback_returns_a_value_and_takes_a_pointer_of_the_library() {
     );
 }
 
+/// Its result would go nowhere: a callback writes to the memory of the library.
+#[test]
+fn a_callback_allocates_nothing() {
+    for size in ["[5 : n]", "[5 : k]"] {
+        let text = format!(
+            "Define g(IN int n, f(OUT allocate double x{size}, OUT int *k)) Calls \"C\" g(n, f);"
+        );
+        let error = parse_interface(&text).unwrap_err().to_string();
+        assert!(error.contains("cannot allocate memory"), "{size}: {error}");
+    }
+}
+
 #[test]
 fn gpus_are_in_the_description_that_a_caller_sees() {
     let parsed = parse_interface("Define f(IN int n) \"Solve\" Gpus 2 Calls \"C\" f(n);").unwrap();

@@ -134,7 +134,7 @@ impl Checker<'_> {
                     let message = format!("callback `{}` has WORK memory", name.text);
                     self.error(&parameter.span, message);
                 }
-                if param.count.is_some() {
+                if param.count.is_some() || (param.allocate && has_range(param)) {
                     let message = format!("callback `{}` cannot allocate memory", name.text);
                     self.error(&parameter.span, message);
                 }
