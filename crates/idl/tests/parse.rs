@@ -323,6 +323,13 @@ fn a_callback_returns_a_value_and_takes_a_pointer_of_the_library() {
     );
 }
 
+#[test]
+fn no_function_returns_a_file() {
+    let text = "Define f(OUT filename file[1]) Calls \"C\" file = f();";
+    let error = parse_interface(text).unwrap_err().to_string();
+    assert!(error.contains("`file` cannot take the value"), "{error}");
+}
+
 /// Its result would go nowhere: a callback writes to the memory of the library.
 #[test]
 fn a_callback_allocates_nothing() {

@@ -231,7 +231,9 @@ impl Checker<'_> {
         let index = self.argument(name, names)?;
         let is_value = |param: &Param| {
             let is_pointer = param.allocate && (param.count.is_some() || has_range(param));
-            param.mode == Mode::Out && (is_pointer || is_one(param))
+            // The names of files, and texts without a length, are no results.
+            let has_size = param.ty.size().is_some();
+            param.mode == Mode::Out && has_size && (is_pointer || is_one(param))
         };
         if params.get(index).is_some_and(is_value) {
             return Some(index);
