@@ -324,6 +324,17 @@ fn a_callback_returns_a_value_and_takes_a_pointer_of_the_library() {
 }
 
 #[test]
+fn the_size_of_an_array_of_a_callback_is_not_work_space() {
+    let of = |mode| {
+        let text = format!("Define g({mode} int m, f(IN double x[m])) Calls \"C\" g(m, f);");
+        parse_interface(&text)
+    };
+    assert!(of("IN").is_ok());
+    let error = of("WORK").unwrap_err().to_string();
+    assert!(error.contains("`m`"), "{error}");
+}
+
+#[test]
 fn no_function_returns_a_file() {
     let text = "Define f(OUT filename file[1]) Calls \"C\" file = f();";
     let error = parse_interface(text).unwrap_err().to_string();

@@ -163,9 +163,10 @@ impl Checker<'_> {
             let is_own = parameters
                 .iter()
                 .any(|parameter| parameter.name.text == *text);
+            let has_value = |param: &Param| param.is_scalar() && param.mode != Mode::Work;
             let index = of
                 .iter()
-                .position(|param| param.name == *text && param.is_scalar());
+                .position(|param| param.name == *text && has_value(param));
             if let Some(index) = index.filter(|index| !is_own && !outer.contains(index)) {
                 outer.push(index);
             }
