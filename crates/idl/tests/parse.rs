@@ -187,6 +187,24 @@ fn the_text_of_an_interface_is_parsed_strictly() {
     assert!(error(&" ".repeat(farcall_idl::MAX_INTERFACE + 1)).contains("longer than"));
 }
 
+/// A server would offer it, and no client could call it.
+#[test]
+fn an_interface_that_callers_cannot_read_is_refused() {
+    let of = |length| {
+        let text = "x".repeat(length);
+        parse_document(&format!(
+            "Define f(IN int n) \"{text}\" {{ puts(\"{text}\"); }}"
+        ))
+    };
+    assert!(!of(farcall_idl::MAX_INTERFACE - 100).has_errors());
+    let parsed = of(farcall_idl::MAX_INTERFACE);
+    assert!(
+        parsed.diagnostics[0]
+            .message
+            .contains("callers read 262144")
+    );
+}
+
 #[test]
 fn hostile_nesting_is_refused_and_does_not_overflow() {
     for (open, middle, close) in [

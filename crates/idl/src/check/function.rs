@@ -2,10 +2,10 @@
 //! checks a single parameter, and `resolve` its expressions. A function without an error can be
 //! called as its interface says, as far as the text can tell.
 
-use super::Checker;
 use super::resolve::{Kind, Resolver, Shape};
+use super::{Checker, MAX_INTERFACE};
 use crate::diagnostic::Diagnostic;
-use crate::parser::{self, Dimension, Function, Name, Parameter};
+use crate::parser::{self, Dimension, Function, Name, Parameter, Span};
 use crate::{Body, Callback, Constant, ElementRef, Interface, Mode, Op, Order, Param, Passed};
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -75,6 +75,7 @@ impl Checker<'_> {
             body: body?,
         };
         self.allocated(&parameters, &interface);
+        self.bounded(&name.span, &interface);
         if self.findings.errors() > errors || self.findings.has_error_in(&span) {
             return None;
         }
@@ -244,6 +245,17 @@ impl Checker<'_> {
         self.findings
             .push(Diagnostic::error(name.span.clone(), message).help(help));
         None
+    }
+
+    /// Refuses an interface that no caller could read.
+    fn bounded(&mut self, name: &Span, interface: &Interface) {
+        let length = interface.public_text().len();
+        if length > MAX_INTERFACE {
+            let message = format!(
+                "the interface has {length} bytes as text, and callers read {MAX_INTERFACE}"
+            );
+            self.error(name, message);
+        }
     }
 
     /// Checks results that the library allocates.
