@@ -437,10 +437,14 @@ fn value(interface: &Interface, ordinal: &Ordinals) -> (FfiType, Returns) {
     }
 }
 
-/// The parameter `info`, if it reports errors.
+/// The parameter `info`, if it reports errors: an integer. Libraries also return figures under that
+/// name.
 fn info(interface: &Interface) -> Option<usize> {
-    let reports =
-        |param: &Param| param.mode.is_returned() && param.name.eq_ignore_ascii_case("info");
+    let is_integer = |ty: Type| ty.is_integer() && matches!(ty.size(), Some(4 | 8));
+    let reports = |param: &Param| {
+        let is_info = param.name.eq_ignore_ascii_case("info");
+        is_info && param.mode.is_returned() && is_integer(param.ty)
+    };
     interface.params.iter().position(reports)
 }
 
@@ -634,6 +638,18 @@ mod tests {
     use super::*;
     use std::fs;
     use std::process::Command;
+
+    #[test]
+    fn only_an_integer_reports_a_wrong_argument() {
+        let of = |result: &str| {
+            let text = format!("Define f(IN int n, OUT {result}) Calls \"C\" f(n);");
+            info(&farcall_idl::parse_interface(&text).unwrap())
+        };
+        assert_eq!([of("int *info"), of("long INFO[n]")], [Some(1), Some(1)]);
+        for other in ["double info[2]", "string[8] *info", "char *info"] {
+            assert_eq!(of(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn folders_of_the_linker_are_searched_for_all_libraries_of_the_file() {
