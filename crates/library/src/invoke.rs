@@ -363,7 +363,7 @@ impl Binding {
 /// # Safety
 /// As for [`Binding::invoke`].
 unsafe fn clear_info(function: &Function, layout: &Layout, starts: &[*mut u8]) {
-    let is_out = |info: &usize| layout.arrays[*info].mode == Mode::Out;
+    let is_out = |info: &usize| layout.arrays[*info].mode == Mode::Out && !starts[*info].is_null();
     if let Some(info) = function.info.filter(is_out) {
         // SAFETY: the caller's promise.
         unsafe { ptr::write_bytes(starts[info], 0, layout.arrays[info].bytes as usize) };
@@ -394,7 +394,7 @@ unsafe fn refused(
 /// # Safety
 /// As for [`Binding::invoke`].
 unsafe fn tells(function: &Function, layout: &Layout, starts: &[*mut u8]) -> bool {
-    let Some(info) = function.info else {
+    let Some(info) = function.info.filter(|info| !starts[*info].is_null()) else {
         return false;
     };
     let (start, bytes) = (

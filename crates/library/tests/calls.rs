@@ -391,6 +391,20 @@ fn an_unbound_function_or_a_wrong_argument_is_not_called() {
     }
 }
 
+/// Only the first process of a parallel function has large arrays.
+#[test]
+fn an_info_that_this_process_does_not_have_is_left_alone() {
+    let text = "Library \"libc.so.6\"; Define abs(IN int n, OUT int info[n]) Calls \"C\" abs(n);";
+    let document = parse_document(text).document;
+    let binding = Binding::load(&document, Path::new("."), None).unwrap();
+    let scalars = [Some(Scalar::Int(20)), None];
+    let layout = document.interfaces[0].layout(&scalars, &[]).unwrap();
+    let starts = [std::ptr::null_mut()];
+    // SAFETY: the function takes no array.
+    let called = unsafe { binding.invoke(0, &scalars, &layout, &starts, &mut nobody) };
+    assert_eq!(called, Ok(()));
+}
+
 const CALLS_BACK: &str = r#"
 Define ask(IN int n, INOUT double x[n], OUT int *answers,
            each(IN int k, IN double f, IN char c, IN string s, IN int n, INOUT double x[n][2:1],
