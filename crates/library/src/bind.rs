@@ -160,7 +160,7 @@ impl Fixed {
     }
 
     /// The address of memory that is never freed, because the binding is not either.
-    fn at<T: ?Sized>(memory: Box<T>) -> Fixed {
+    fn at(memory: Box<[u8]>) -> Fixed {
         Fixed::Word(
             (&raw const *Box::leak(memory))
                 .cast::<u8>()
@@ -169,15 +169,17 @@ impl Fixed {
     }
 
     /// What Fortran receives: the address of a value, and the length of a text.
-    fn by_reference(constant: &Constant) -> (Fixed, Option<Fixed>) {
-        match (Fixed::new(constant), constant) {
-            (text, Constant::Text(characters)) => (text, Some(Fixed::Word(characters.len()))),
-            (Fixed::Int(value), _) => (Fixed::at(Box::new(value)), None),
-            (Fixed::Long(value), _) => (Fixed::at(Box::new(value)), None),
-            (Fixed::Double(bits), _) => (Fixed::at(Box::new(f64::from_bits(bits))), None),
-            (Fixed::Character(code), _) => (Fixed::at(Box::new(code)), Some(Fixed::Word(1))),
-            (null @ Fixed::Word(_), _) => (null, None),
-        }
+    fn by_reference(constant: &Constant) -> (Argument, Option<Argument>) {
+        let length = match constant {
+            Constant::Text(characters) => Some(characters.len()),
+            Constant::Character(_) => Some(1),
+            _ => None,
+        };
+        let argument = match Fixed::new(constant) {
+            address @ Fixed::Word(_) => Argument::Constant(address),
+            value => Argument::ConstantReference(value),
+        };
+        (argument, length.map(Fixed::Word).map(Argument::Constant))
     }
 
     fn ffi(self) -> FfiType {
@@ -214,6 +216,8 @@ pub(crate) enum Argument {
     Allocated { param: usize },
     /// The same at each call.
     Constant(Fixed),
+    /// The address of a private copy of a constant, which the function may write to.
+    ConstantReference(Fixed),
     /// WORK memory for one number, which is zero: its value, or its address.
     Scratch { ty: Type, by_reference: bool },
     /// A function of the caller, by its index among the callbacks.
@@ -518,10 +522,7 @@ pub(crate) fn arguments(
     for passed in order {
         let (argument, length) = match passed {
             Passed::Param(param) => of_param(interface, *param, &ordinals, fortran)?,
-            Passed::Constant(constant) if fortran => {
-                let (value, length) = Fixed::by_reference(constant);
-                (Argument::Constant(value), length.map(Argument::Constant))
-            }
+            Passed::Constant(constant) if fortran => Fixed::by_reference(constant),
             Passed::Constant(constant) => (Argument::Constant(Fixed::new(constant)), None),
         };
         arguments.push(argument);
@@ -607,6 +608,7 @@ pub(crate) fn ffi_argument(argument: Argument) -> FfiType {
         | Argument::Stream { .. }
         | Argument::Array { .. }
         | Argument::Allocated { .. }
+        | Argument::ConstantReference(_)
         | Argument::Scratch { .. }
         | Argument::Function { .. } => FfiType::pointer(),
     }

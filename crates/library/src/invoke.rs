@@ -159,6 +159,10 @@ impl CallMemory {
                 address
             }
             Argument::Constant(value) => Slot::fixed(value),
+            Argument::ConstantReference(value) => {
+                *own = Slot::fixed(value);
+                Slot::address(ptr::from_mut(own).cast())
+            }
             Argument::Scratch { by_reference, .. } => match by_reference {
                 true => Slot::address(ptr::from_mut(own).cast()),
                 false => Slot::default(),

@@ -391,6 +391,25 @@ fn an_unbound_function_or_a_wrong_argument_is_not_called() {
     }
 }
 
+/// As `ISTATE` of LSODE, which is 1 at the first call and then 2.
+#[test]
+fn a_constant_of_fortran_is_the_same_at_each_call() {
+    let text = "Globals {\n\
+        void begin_(int *state, double *x, char *c, int *seen, unsigned long length) {\n\
+            *seen = *state == 1 && *x == 0.5 && *c == 'N' && length == 1;\n\
+            *state = 2; *x = 7; *c = 'T';\n\
+        }\n\
+        }\n\
+        Define begin(OUT int *seen) Calls \"FORTRAN\" begin(1, 0.5, 'N', seen);";
+    let document = parse_document(text).document;
+    let compiled = built(text, "constants.idl").unwrap().unwrap();
+    let binding = Binding::load(&document, Path::new("."), Some(&compiled.path())).unwrap();
+    for call in 1..=2 {
+        let called = invoke(&binding, &document, "begin", &[None], |_, _| {});
+        assert_eq!(i32::from_ne_bytes(called.array(0, 0)), 1, "call {call}");
+    }
+}
+
 /// Only the first process of a parallel function has large arrays.
 #[test]
 fn an_info_that_this_process_does_not_have_is_left_alone() {
