@@ -231,6 +231,10 @@ fn the_body_can_be_kept_from_callers() {
     let public = parse_interface(&minimise.public_text()).unwrap();
     assert_eq!(public.params, minimise.params);
     assert_eq!(public.body, Body::Code(Code::default()));
+    let calls = "Define f(IN int n) Required \"/home/alice/shim.o\" Calls \"C\" f(n);";
+    let calls = parse_interface(calls).unwrap();
+    assert_eq!(calls.required, ["/home/alice/shim.o"]);
+    assert!(!calls.public_text().contains("shim.o"));
 }
 
 #[test]
