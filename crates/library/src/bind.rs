@@ -347,15 +347,8 @@ impl Binding {
             interface: interface.qualified_name().into_owned(),
             what,
         };
+        callable(interface).map_err(unsupported)?;
         let names = match &interface.body {
-            Body::Calls {
-                convention: Convention::Python,
-                ..
-            } => {
-                return Err(unsupported(
-                    "belongs to a Python module: serve its .py file",
-                ));
-            }
             Body::Code(_) => vec![symbol(index)],
             Body::Calls {
                 convention: Convention::Fortran,
@@ -450,6 +443,20 @@ fn info(interface: &Interface) -> Option<usize> {
         is_info && param.mode.is_returned() && is_integer(param.ty)
     };
     interface.params.iter().position(reports)
+}
+
+/// Refuses what neither a worker nor the processes of a parallel function can call.
+fn callable(interface: &Interface) -> Result<(), &'static str> {
+    if interface.is_python() {
+        return Err("belongs to a Python module: serve its .py file");
+    }
+    match interface.class.is_some() && interface.is_parallel() {
+        false => Ok(()),
+        true => Err(
+            "is a method with a Backend of several processes, and an object is one process: \
+             leave the Backend out, or define a function",
+        ),
+    }
 }
 
 /// Whether a worker, or the processes of a parallel function, can call the function.
@@ -640,6 +647,22 @@ mod tests {
     use super::*;
     use std::fs;
     use std::process::Command;
+
+    #[test]
+    fn an_object_is_one_process() {
+        let load = |backend: &str| {
+            let text = format!(
+                "DefClass C Backend \"{backend}\" {{ DefMethod f(IN int n) Calls \"C\" abs(n); }}"
+            );
+            let document = farcall_idl::parse_document(&text).document;
+            Binding::load(&document, Path::new("."), None)
+        };
+        assert!(load("normal").is_ok());
+        for backend in ["MPI", "blacs"] {
+            let error = load(backend).unwrap_err().to_string();
+            assert!(error.contains("`C.f`: is a method"), "{error}");
+        }
+    }
 
     #[test]
     fn only_an_integer_reports_a_wrong_argument() {
