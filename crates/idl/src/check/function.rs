@@ -264,6 +264,11 @@ impl Checker<'_> {
         for (index, parameter) in parameters.iter().enumerate() {
             let param = &interface.params[index];
             if !interface.is_allocated(index) {
+                if param.allocate && param.mode == Mode::Out && !interface.is_parallel() {
+                    let message = "`allocate` has no effect: the function gets memory for it";
+                    let help = "if it allocates the result, write its length, as in `x[n : n]`";
+                    self.warn(&parameter.span, message, help);
+                }
                 continue;
             }
             let mut ranges = param.dims.iter().filter_map(|dim| dim.range.as_ref());
