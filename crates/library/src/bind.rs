@@ -142,7 +142,7 @@ pub(crate) enum Fixed {
     /// The bits of a number.
     Double(u64),
     Character(u8),
-    /// An address, or the length of a text.
+    /// NULL, or the length of a text.
     Word(usize),
 }
 
@@ -154,32 +154,9 @@ impl Fixed {
             }
             Constant::Real(value) => Fixed::Double(value.to_bits()),
             Constant::Character(code) => Fixed::Character(*code),
-            Constant::Text(text) => Fixed::at(ended(text)),
-            Constant::Null => Fixed::Word(0),
+            // `of_constant` has taken the texts.
+            Constant::Text(_) | Constant::Null => Fixed::Word(0),
         }
-    }
-
-    /// The address of memory that is never freed, because the binding is not either.
-    fn at(memory: Box<[u8]>) -> Fixed {
-        Fixed::Word(
-            (&raw const *Box::leak(memory))
-                .cast::<u8>()
-                .expose_provenance(),
-        )
-    }
-
-    /// What Fortran receives: the address of a value, and the length of a text.
-    fn by_reference(constant: &Constant) -> (Argument, Option<Argument>) {
-        let length = match constant {
-            Constant::Text(characters) => Some(characters.len()),
-            Constant::Character(_) => Some(1),
-            _ => None,
-        };
-        let argument = match Fixed::new(constant) {
-            address @ Fixed::Word(_) => Argument::Constant(address),
-            value => Argument::ConstantReference(value),
-        };
-        (argument, length.map(Fixed::Word).map(Argument::Constant))
     }
 
     fn ffi(self) -> FfiType {
@@ -218,6 +195,8 @@ pub(crate) enum Argument {
     Constant(Fixed),
     /// The address of a private copy of a constant, which the function may write to.
     ConstantReference(Fixed),
+    /// The address of a private copy of a text with its NUL.
+    ConstantText(&'static [u8]),
     /// WORK memory for one number, which is zero: its value, or its address.
     Scratch { ty: Type, by_reference: bool },
     /// A function of the caller, by its index among the callbacks.
@@ -529,8 +508,7 @@ pub(crate) fn arguments(
     for passed in order {
         let (argument, length) = match passed {
             Passed::Param(param) => of_param(interface, *param, &ordinals, fortran)?,
-            Passed::Constant(constant) if fortran => Fixed::by_reference(constant),
-            Passed::Constant(constant) => (Argument::Constant(Fixed::new(constant)), None),
+            Passed::Constant(constant) => of_constant(constant, fortran),
         };
         arguments.push(argument);
         match lengths {
@@ -541,6 +519,22 @@ pub(crate) fn arguments(
     }
     arguments.append(&mut hidden);
     Ok(arguments)
+}
+
+/// The argument for a constant, and its hidden length in Fortran, which receives addresses.
+fn of_constant(constant: &Constant, fortran: bool) -> (Argument, Option<Argument>) {
+    let length = |length| Some(Argument::Constant(Fixed::Word(length)));
+    match (constant, Fixed::new(constant)) {
+        // It is never freed, because the binding is not either.
+        (Constant::Text(text), _) => (
+            Argument::ConstantText(Box::leak(ended(text))),
+            length(text.len()),
+        ),
+        (Constant::Null, null) => (Argument::Constant(null), None),
+        (_, value) if !fortran => (Argument::Constant(value), None),
+        (Constant::Character(_), value) => (Argument::ConstantReference(value), length(1)),
+        (_, value) => (Argument::ConstantReference(value), None),
+    }
 }
 
 /// The argument for a parameter or a callback, and its hidden length in Fortran.
@@ -616,6 +610,7 @@ pub(crate) fn ffi_argument(argument: Argument) -> FfiType {
         | Argument::Array { .. }
         | Argument::Allocated { .. }
         | Argument::ConstantReference(_)
+        | Argument::ConstantText(_)
         | Argument::Scratch { .. }
         | Argument::Function { .. } => FfiType::pointer(),
     }

@@ -143,6 +143,12 @@ impl CallMemory {
                 self.texts.push(text);
                 address
             }
+            Argument::ConstantText(text) => {
+                let text: Box<[u8]> = text.into();
+                let address = Slot::address(text.as_ptr().cast());
+                self.texts.push(text);
+                address
+            }
             Argument::Texts { param } => {
                 let Some(Scalar::Texts(texts)) = &scalars[param] else {
                     return Err(InvokeError::Scalar(param));

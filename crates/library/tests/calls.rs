@@ -410,6 +410,22 @@ fn a_constant_of_fortran_is_the_same_at_each_call() {
     }
 }
 
+/// As `strtok` cuts a text.
+#[test]
+fn a_constant_text_is_the_same_at_each_call() {
+    let text = "Globals {\n\
+        void cut(char *text, int *seen) { *seen = strlen(text); text[1] = 0; }\n\
+        }\n\
+        Define cut(OUT int *seen) Calls \"C\" cut(\"a,b,c\", seen);";
+    let document = parse_document(text).document;
+    let compiled = built(text, "texts.idl").unwrap().unwrap();
+    let binding = Binding::load(&document, Path::new("."), Some(&compiled.path())).unwrap();
+    for call in 1..=2 {
+        let called = invoke(&binding, &document, "cut", &[None], |_, _| {});
+        assert_eq!(i32::from_ne_bytes(called.array(0, 0)), 5, "call {call}");
+    }
+}
+
 /// Only the first process of a parallel function has large arrays.
 #[test]
 fn an_info_that_this_process_does_not_have_is_left_alone() {
