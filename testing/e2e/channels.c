@@ -114,6 +114,11 @@ int main(void) {
     check(numbers[0] == 3.0 && numbers[1] == 3.0, "the sums");
 
     check(farcall_channel_send(channel, size, word, 1) != FARCALL_OK, "a rank that is not there");
+    size_t negative = (size_t)-1;
+    check(farcall_channel_broadcast(channel, 1, word, negative) != FARCALL_OK, "too many bytes");
+    check(farcall_channel_sum(channel, numbers, negative) != FARCALL_OK, "too many numbers");
+    farcall_array array = {word, sizeof word};
+    check(farcall_channel_register(channel, &array, negative, NULL) != FARCALL_OK, "too many");
     if (rank == 0) printf("all is well\n");
     farcall_channel_close(channel);
     farcall_channel_close(NULL);

@@ -42,6 +42,22 @@ static int by_arrays(farcall_server *server) {
              : failed("too few arguments were taken");
 }
 
+/* The sizes depend on an array that the fetch does not have. */
+static int without_inputs(farcall_server *server) {
+  farcall_function *total = farcall_function_of(server, "total");
+  int32_t n = 2, ends[] = {0, 1, 3};
+  double x[] = {1, 2, 3}, sum = 0;
+  void *arguments[] = {&n, ends, x, &sum};
+  char id[FARCALL_JOB_ID_BYTES];
+
+  if (farcall_submit_array(total, id, arguments, 4) != FARCALL_OK)
+    return failed("submit with an element as a size");
+  arguments[1] = arguments[2] = NULL;
+  if (farcall_fetch_array(total, id, arguments, 4) != FARCALL_OK || sum != 6)
+    return failed("fetch without the inputs");
+  return 0;
+}
+
 int main(int argc, char **argv) {
   farcall_server *server = farcall_connect(argv[1]);
   double a[N * N] = {2, 1, 1, 3}, b[N] = {4, 7};
@@ -79,7 +95,7 @@ int main(int argc, char **argv) {
   if (farcall_job_state(server, other) != FARCALL_JOB_UNKNOWN)
     return failed("forgotten");
   puts(farcall_error_message());
-  if (by_arrays(server) != 0)
+  if (by_arrays(server) != 0 || without_inputs(server) != 0)
     return 1;
   farcall_disconnect(server);
   return 0;

@@ -149,7 +149,12 @@ def test_the_command(start, state, tmp_path):
 
 def test_from_c(start, state, tmp_path):
     program = compile_c(ROOT / "testing" / "e2e" / "jobs.c", tmp_path / "jobs")
-    process = start(LIBRARIES / "lapack.idl", options=state)
+    sparse = tmp_path / "sparse.idl"
+    sparse.write_text(
+        "Define total(IN int n, IN int ends[n + 1], IN double x[ends[n]], OUT double *sum)\n"
+        "{ *sum = 0; for (int i = 0; i < ends[n]; i++) *sum += x[i]; }\n"
+    )
+    process = start(LIBRARIES / "lapack.idl", sparse, options=[*state, "--allow-code"])
     submitted = run(program, process.address)
     assert submitted.returncode == 0, submitted.stdout
     fetched = run(program, process.address, submitted.stdout.strip())

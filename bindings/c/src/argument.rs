@@ -167,11 +167,26 @@ pub(crate) unsafe fn read<'a>(
     wanted: Use,
     texts: &mut Texts,
 ) -> Result<(LaidOut, Vec<Argument<'a>>), Problem> {
+    // SAFETY: the caller's promise.
+    unsafe { read_knowing(None, function, given, wanted, texts) }
+}
+
+/// The same, where the elements that decide sizes may be known already.
+///
+/// # Safety
+/// As for [`read`]; then the arrays of these elements may be NULL.
+pub(crate) unsafe fn read_knowing<'a>(
+    elements: Option<&[i64]>,
+    function: &Function,
+    given: &[Value],
+    wanted: Use,
+    texts: &mut Texts,
+) -> Result<(LaidOut, Vec<Argument<'a>>), Problem> {
     let interface = function.client.interface();
     let problem = |text: String| of_function(function, &text);
     let values = by_parameter(function, given)?;
     // SAFETY: the caller's promise.
-    let laid_out = unsafe { lay_out(function, &values) }?;
+    let laid_out = unsafe { lay_out_knowing(elements, function, &values) }?;
     let layout = laid_out.layout();
 
     let mut arguments = Vec::with_capacity(values.len());
@@ -239,9 +254,20 @@ pub(crate) unsafe fn lay_out(
     function: &Function,
     values: &[Option<Value>],
 ) -> Result<LaidOut, Problem> {
+    // SAFETY: the caller's promise.
+    unsafe { lay_out_knowing(None, function, values) }
+}
+
+/// # Safety
+/// As for [`read_knowing`].
+unsafe fn lay_out_knowing(
+    elements: Option<&[i64]>,
+    function: &Function,
+    values: &[Option<Value>],
+) -> Result<LaidOut, Problem> {
     let problem = |text: String| of_function(function, &text);
     // SAFETY: the caller's promise.
-    let (scalars, elements) = unsafe { values_of(function, values) }.map_err(problem)?;
+    let (scalars, elements) = unsafe { values_of(elements, function, values) }.map_err(problem)?;
     Ok(function.client.lay_out(scalars, elements)?)
 }
 
@@ -249,8 +275,9 @@ pub(crate) unsafe fn lay_out(
 /// that decide sizes.
 ///
 /// # Safety
-/// As for [`read`].
+/// As for [`read_knowing`].
 unsafe fn values_of(
+    known: Option<&[i64]>,
     function: &Function,
     values: &[Option<Value>],
 ) -> Result<(Vec<Option<Scalar>>, Vec<i64>), String> {
@@ -267,7 +294,12 @@ unsafe fn values_of(
             _ => None,
         });
     }
-    let elements = elements(function, &scalars, values).map_err(|error| error.to_string())?;
+    let is_given = |param: usize| values[param].is_some_and(|value| !value.data.is_null());
+    let mut references = interface.element_refs.iter();
+    let elements = match known {
+        Some(known) if !references.any(|one| is_given(one.param)) => known.to_vec(),
+        _ => elements(function, &scalars, values).map_err(|error| error.to_string())?,
+    };
     for (index, param) in interface.params.iter().enumerate() {
         if let Some(value) = values[index].filter(|_| param.is_texts()) {
             let sizes = Values {

@@ -290,6 +290,7 @@ pub unsafe extern "C" fn farcall_channel_say_wanted(
         let wanted = match count {
             0 => &[],
             _ if wanted.is_null() => return Err(Problem::null("wanted")),
+            _ if !fits::<Wanted>(count) => return Err(too_many(count)),
             // SAFETY: the caller's promise.
             _ => unsafe { std::slice::from_raw_parts(wanted, count) },
         };
@@ -348,12 +349,8 @@ pub unsafe extern "C" fn farcall_channel_broadcast(
     count: usize,
 ) -> Status {
     with(channel, |channel| {
-        let bytes = match count {
-            0 => &mut [],
-            _ if bytes.is_null() => return Err(Problem::null("bytes")),
-            // SAFETY: the caller's promise.
-            _ => unsafe { std::slice::from_raw_parts_mut(bytes.cast(), count) },
-        };
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { buffer_at(bytes, count) }?;
         Ok(channel.broadcast(root, bytes)?)
     })
 }
@@ -372,6 +369,7 @@ pub unsafe extern "C" fn farcall_channel_sum(
         let numbers = match count {
             0 => &mut [],
             _ if numbers.is_null() => return Err(Problem::null("numbers")),
+            _ if !fits::<f64>(count) => return Err(too_many(count)),
             // SAFETY: the caller's promise.
             _ => unsafe { std::slice::from_raw_parts_mut(numbers, count) },
         };

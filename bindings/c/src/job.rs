@@ -201,10 +201,6 @@ unsafe fn fetch(
     let function = unsafe { share(function) }?;
     // SAFETY: the caller's promise.
     let id = read_id(unsafe { text(id, "id") }?)?;
-    let mut texts = Texts::default();
-    // SAFETY: the caller's promise; the texts outlive the request.
-    let read = unsafe { argument::read(&function, given, Use::Fetch, &mut texts) };
-    let (laid_out, mut arguments) = read?;
     let client = function.client();
     let submitted = client.server().job(id).describe()?;
     let name = client.qualified_name();
@@ -214,6 +210,12 @@ unsafe fn fetch(
             "{id} is not a call of {name}, but of {called}"
         )));
     }
+    let mut texts = Texts::default();
+    let elements = Some(submitted.elements());
+    // SAFETY: the caller's promise; the texts outlive the request.
+    let read =
+        unsafe { argument::read_knowing(elements, &function, given, Use::Fetch, &mut texts) };
+    let (laid_out, mut arguments) = read?;
     if submitted.scalars() != laid_out.scalars() {
         let text = format!("{name}: the scalars differ from those of the call {id}");
         return Err(Problem::argument(text));

@@ -2,6 +2,7 @@
 //! gang job of such programs can be moved and restarted. `farcall_channel` does the work.
 
 use crate::Status;
+use crate::call::{fits, too_many};
 use crate::channel::{Channel, with};
 use crate::error::Problem;
 use std::ffi::c_void;
@@ -38,6 +39,7 @@ pub unsafe extern "C" fn farcall_channel_register(
         let arrays = match count {
             0 => &[],
             _ if arrays.is_null() => return Err(Problem::null("arrays")),
+            _ if !fits::<Array>(count) => return Err(too_many(count)),
             // SAFETY: the caller's promise.
             _ => unsafe { std::slice::from_raw_parts(arrays, count) },
         };

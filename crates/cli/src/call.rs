@@ -400,7 +400,8 @@ pub(crate) fn sizes(
     let interface = function.interface();
     let mut values = named(words, interface, "NAME=VALUE")?;
     require(function, &values, |index| {
-        interface.params[index].is_value() || decides_sizes(interface, index)
+        let param = &interface.params[index];
+        param.is_passed() && (param.is_value() || decides_sizes(interface, index))
     })?;
     let scalars = scalars(interface, &mut values)?;
     let mut arrays = BTreeMap::new();
@@ -542,6 +543,10 @@ fn named(
                 names.join(", ")
             ))
         })?;
+        if !interface.params[index].is_passed() {
+            let text = format!("`{name}` is work space of the function: leave it out");
+            return Err(Failure::usage(text));
+        }
         if values.insert(index, value.to_string()).is_some() {
             return Err(Failure::usage(format!("`{name}` is given twice")));
         }
@@ -550,7 +555,7 @@ fn named(
 }
 
 fn needs_value(param: &Param) -> bool {
-    param.is_value() || param.mode.is_sent()
+    param.is_passed() && (param.is_value() || param.mode.is_sent())
 }
 
 /// Takes the scalars out of the values.
@@ -559,7 +564,7 @@ fn scalars(
     values: &mut BTreeMap<usize, String>,
 ) -> Result<Vec<Option<Scalar>>, Failure> {
     let scalar = |(index, param): (usize, &Param)| {
-        if !param.is_value() {
+        if !param.is_value() || !param.is_passed() {
             return Ok(None);
         }
         let text = values.remove(&index).expect("checked to be there");
@@ -666,4 +671,25 @@ fn files(
         (name, real)
     };
     Ok(names.into_iter().map(real).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_space_is_left_out() {
+        let text = "Define f(IN int n, WORK int w, OUT int *m) Calls \"C\" f(n, w, m);";
+        let interface = farcall_idl::parse_interface(text).unwrap();
+        let given = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            named(&words, &interface, "NAME=VALUE")
+        };
+        let needed = interface.params.iter().map(needs_value);
+        assert_eq!(needed.collect::<Vec<bool>>(), [true, false, false]);
+        let scalars = scalars(&interface, &mut given(&["n=3"]).unwrap()).unwrap();
+        assert_eq!(scalars, [Some(Scalar::Int(3)), None, None]);
+        let refused = given(&["n=3", "w=0"]).unwrap_err();
+        assert!(format!("{refused:?}").contains("leave it out"));
+    }
 }

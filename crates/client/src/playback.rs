@@ -421,20 +421,20 @@ fn arguments<'s>(
         };
         let param = &interface.params[index];
         match value {
+            _ if param.mode == Mode::Work => {
+                return Err(wrong(format!("`{name}` is work space: omit it")));
+            }
             _ if param.is_value() => {
                 let value = scalar(param, value)?;
                 check_places(param, &value)?;
                 scalars[index] = Some(value);
-            }
-            _ if param.mode == Mode::Work => {
-                return Err(wrong(format!("`{name}` is work space: omit it")));
             }
             Value::Text(array) => drop(names.insert(index, array.as_str())),
             _ => return Err(missing(name, "give the name of an array as text")),
         }
     }
     for (index, param) in interface.params.iter().enumerate() {
-        if param.is_value() && scalars[index].is_none() {
+        if param.is_value() && param.is_passed() && scalars[index].is_none() {
             return Err(missing(&param.name, param.ty.name()));
         }
     }
@@ -525,4 +525,27 @@ fn made<'a>(
 fn shown(form: &ArrayForm) -> String {
     let order = if form.column_major { "columns" } else { "rows" };
     format!("{} of shape {:?} in {order}", form.element, form.shape)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_space_is_left_out() {
+        let text = "Define f(IN int n, WORK int w, OUT int *m) Calls \"C\" f(n, w, m);";
+        let interface = farcall_idl::parse_interface(text).unwrap();
+        let step = |names: &[&str]| Step {
+            function: "f".to_owned(),
+            arguments: (names.iter())
+                .map(|name| (name.to_string(), Value::Integer(3)))
+                .collect(),
+        };
+        let n = step(&["n"]);
+        let (scalars, _) = arguments(&interface, &n).unwrap();
+        assert_eq!(scalars, [Some(Scalar::Int(3)), None, None]);
+        let both = step(&["n", "w"]);
+        let refused = arguments(&interface, &both).unwrap_err().to_string();
+        assert!(refused.contains("omit it"), "{refused}");
+    }
 }

@@ -71,7 +71,7 @@ pub fn carried(interface: &Interface) -> Result<(), Misfit> {
 
 /// Whether a caller passes a value for the parameter.
 pub(crate) fn is_needed(param: &Param) -> bool {
-    param.is_value() || param.mode.is_sent()
+    param.is_passed() && (param.is_value() || param.mode.is_sent())
 }
 
 /// The arguments of a call, as a caller has given them.

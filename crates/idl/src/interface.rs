@@ -499,6 +499,7 @@ pub struct Dim {
 /// The part of a dimension that travels.
 ///
 /// A single value is the end. `end` is exclusive; an end of 0 means the size, a step of 0 means 1.
+/// Only of a result that the library allocates, an end of 0 is 0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Range {
     /// First index; 0 if it is left out.
@@ -658,7 +659,11 @@ impl Interface {
 
     /// Whether the library allocates the memory of the result with this index.
     pub fn is_allocated(&self, param: usize) -> bool {
-        let param = &self.params[param];
+        self.allocates(&self.params[param])
+    }
+
+    /// The same for a parameter of it.
+    pub(crate) fn allocates(&self, param: &Param) -> bool {
         let is_part = param.dims.first().is_some_and(|dim| dim.range.is_some());
         let is_limited = is_part || param.count.is_some() || param.is_fixed_texts();
         param.allocate && param.mode == Mode::Out && is_limited && !self.is_parallel()

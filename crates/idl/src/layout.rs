@@ -422,7 +422,8 @@ impl DimEvaluator<'_> {
         };
         self.check_size(&dim.size, size, &range.end)?;
         let end = match self.value(&range.end, DimensionPart::End, size)? {
-            0 => size,
+            // Of an allocated result, nothing exists beyond the end.
+            0 if !self.interface.allocates(self.param) => size,
             end => end,
         };
         let start = match &range.start {

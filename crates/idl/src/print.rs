@@ -42,13 +42,11 @@ impl Interface {
     pub fn public_text(&self) -> String {
         let mut public = self.clone();
         match &mut public.body {
-            Body::Code(code) => {
-                code.text.clear();
-                public.required.clear();
-            }
+            Body::Code(code) => code.text.clear(),
             Body::Calls { args, .. } => args.retain(|arg| arg.param().is_some()),
         }
         public.release = None;
+        public.required.clear();
         public.description = self.public_description();
         public.gpus = 0;
         for callback in &mut public.callbacks {

@@ -187,6 +187,24 @@ fn the_text_of_an_interface_is_parsed_strictly() {
     assert!(error(&" ".repeat(farcall_idl::MAX_INTERFACE + 1)).contains("longer than"));
 }
 
+/// A server would offer it, and no client could call it.
+#[test]
+fn an_interface_that_callers_cannot_read_is_refused() {
+    let of = |length| {
+        let text = "x".repeat(length);
+        parse_document(&format!(
+            "Define f(IN int n) \"{text}\" {{ puts(\"{text}\"); }}"
+        ))
+    };
+    assert!(!of(farcall_idl::MAX_INTERFACE - 100).has_errors());
+    let parsed = of(farcall_idl::MAX_INTERFACE);
+    assert!(
+        parsed.diagnostics[0]
+            .message
+            .contains("callers read 262144")
+    );
+}
+
 #[test]
 fn hostile_nesting_is_refused_and_does_not_overflow() {
     for (open, middle, close) in [
@@ -213,6 +231,10 @@ fn the_body_can_be_kept_from_callers() {
     let public = parse_interface(&minimise.public_text()).unwrap();
     assert_eq!(public.params, minimise.params);
     assert_eq!(public.body, Body::Code(Code::default()));
+    let calls = "Define f(IN int n) Required \"/home/alice/shim.o\" Calls \"C\" f(n);";
+    let calls = parse_interface(calls).unwrap();
+    assert_eq!(calls.required, ["/home/alice/shim.o"]);
+    assert!(!calls.public_text().contains("shim.o"));
 }
 
 #[test]
@@ -321,6 +343,36 @@ fn a_callback_returns_a_value_and_takes_a_pointer_of_the_library() {
             .contains("the value of a callback is a number"),
         "{error}"
     );
+}
+
+#[test]
+fn the_size_of_an_array_of_a_callback_is_not_work_space() {
+    let of = |mode| {
+        let text = format!("Define g({mode} int m, f(IN double x[m])) Calls \"C\" g(m, f);");
+        parse_interface(&text)
+    };
+    assert!(of("IN").is_ok());
+    let error = of("WORK").unwrap_err().to_string();
+    assert!(error.contains("`m`"), "{error}");
+}
+
+#[test]
+fn no_function_returns_a_file() {
+    let text = "Define f(OUT filename file[1]) Calls \"C\" file = f();";
+    let error = parse_interface(text).unwrap_err().to_string();
+    assert!(error.contains("`file` cannot take the value"), "{error}");
+}
+
+/// Its result would go nowhere: a callback writes to the memory of the library.
+#[test]
+fn a_callback_allocates_nothing() {
+    for size in ["[5 : n]", "[5 : k]"] {
+        let text = format!(
+            "Define g(IN int n, f(OUT allocate double x{size}, OUT int *k)) Calls \"C\" g(n, f);"
+        );
+        let error = parse_interface(&text).unwrap_err().to_string();
+        assert!(error.contains("cannot allocate memory"), "{size}: {error}");
+    }
 }
 
 #[test]

@@ -142,7 +142,7 @@ pub(crate) enum Fixed {
     /// The bits of a number.
     Double(u64),
     Character(u8),
-    /// An address, or the length of a text.
+    /// NULL, or the length of a text.
     Word(usize),
 }
 
@@ -154,29 +154,8 @@ impl Fixed {
             }
             Constant::Real(value) => Fixed::Double(value.to_bits()),
             Constant::Character(code) => Fixed::Character(*code),
-            Constant::Text(text) => Fixed::at(ended(text)),
-            Constant::Null => Fixed::Word(0),
-        }
-    }
-
-    /// The address of memory that is never freed, because the binding is not either.
-    fn at<T: ?Sized>(memory: Box<T>) -> Fixed {
-        Fixed::Word(
-            (&raw const *Box::leak(memory))
-                .cast::<u8>()
-                .expose_provenance(),
-        )
-    }
-
-    /// What Fortran receives: the address of a value, and the length of a text.
-    fn by_reference(constant: &Constant) -> (Fixed, Option<Fixed>) {
-        match (Fixed::new(constant), constant) {
-            (text, Constant::Text(characters)) => (text, Some(Fixed::Word(characters.len()))),
-            (Fixed::Int(value), _) => (Fixed::at(Box::new(value)), None),
-            (Fixed::Long(value), _) => (Fixed::at(Box::new(value)), None),
-            (Fixed::Double(bits), _) => (Fixed::at(Box::new(f64::from_bits(bits))), None),
-            (Fixed::Character(code), _) => (Fixed::at(Box::new(code)), Some(Fixed::Word(1))),
-            (null @ Fixed::Word(_), _) => (null, None),
+            // `of_constant` has taken the texts.
+            Constant::Text(_) | Constant::Null => Fixed::Word(0),
         }
     }
 
@@ -214,6 +193,10 @@ pub(crate) enum Argument {
     Allocated { param: usize },
     /// The same at each call.
     Constant(Fixed),
+    /// The address of a private copy of a constant, which the function may write to.
+    ConstantReference(Fixed),
+    /// The address of a private copy of a text with its NUL.
+    ConstantText(&'static [u8]),
     /// WORK memory for one number, which is zero: its value, or its address.
     Scratch { ty: Type, by_reference: bool },
     /// A function of the caller, by its index among the callbacks.
@@ -343,15 +326,8 @@ impl Binding {
             interface: interface.qualified_name().into_owned(),
             what,
         };
+        callable(interface).map_err(unsupported)?;
         let names = match &interface.body {
-            Body::Calls {
-                convention: Convention::Python,
-                ..
-            } => {
-                return Err(unsupported(
-                    "belongs to a Python module: serve its .py file",
-                ));
-            }
             Body::Code(_) => vec![symbol(index)],
             Body::Calls {
                 convention: Convention::Fortran,
@@ -437,11 +413,29 @@ fn value(interface: &Interface, ordinal: &Ordinals) -> (FfiType, Returns) {
     }
 }
 
-/// The parameter `info`, if it reports errors.
+/// The parameter `info`, if it reports errors: an integer. Libraries also return figures under that
+/// name.
 fn info(interface: &Interface) -> Option<usize> {
-    let reports =
-        |param: &Param| param.mode.is_returned() && param.name.eq_ignore_ascii_case("info");
+    let is_integer = |ty: Type| ty.is_integer() && matches!(ty.size(), Some(4 | 8));
+    let reports = |param: &Param| {
+        let is_info = param.name.eq_ignore_ascii_case("info");
+        is_info && param.mode.is_returned() && is_integer(param.ty)
+    };
     interface.params.iter().position(reports)
+}
+
+/// Refuses what neither a worker nor the processes of a parallel function can call.
+fn callable(interface: &Interface) -> Result<(), &'static str> {
+    if interface.is_python() {
+        return Err("belongs to a Python module: serve its .py file");
+    }
+    match interface.class.is_some() && interface.is_parallel() {
+        false => Ok(()),
+        true => Err(
+            "is a method with a Backend of several processes, and an object is one process: \
+             leave the Backend out, or define a function",
+        ),
+    }
 }
 
 /// Whether a worker, or the processes of a parallel function, can call the function.
@@ -514,11 +508,7 @@ pub(crate) fn arguments(
     for passed in order {
         let (argument, length) = match passed {
             Passed::Param(param) => of_param(interface, *param, &ordinals, fortran)?,
-            Passed::Constant(constant) if fortran => {
-                let (value, length) = Fixed::by_reference(constant);
-                (Argument::Constant(value), length.map(Argument::Constant))
-            }
-            Passed::Constant(constant) => (Argument::Constant(Fixed::new(constant)), None),
+            Passed::Constant(constant) => of_constant(constant, fortran),
         };
         arguments.push(argument);
         match lengths {
@@ -529,6 +519,22 @@ pub(crate) fn arguments(
     }
     arguments.append(&mut hidden);
     Ok(arguments)
+}
+
+/// The argument for a constant, and its hidden length in Fortran, which receives addresses.
+fn of_constant(constant: &Constant, fortran: bool) -> (Argument, Option<Argument>) {
+    let length = |length| Some(Argument::Constant(Fixed::Word(length)));
+    match (constant, Fixed::new(constant)) {
+        // It is never freed, because the binding is not either.
+        (Constant::Text(text), _) => (
+            Argument::ConstantText(Box::leak(ended(text))),
+            length(text.len()),
+        ),
+        (Constant::Null, null) => (Argument::Constant(null), None),
+        (_, value) if !fortran => (Argument::Constant(value), None),
+        (Constant::Character(_), value) => (Argument::ConstantReference(value), length(1)),
+        (_, value) => (Argument::ConstantReference(value), None),
+    }
 }
 
 /// The argument for a parameter or a callback, and its hidden length in Fortran.
@@ -603,6 +609,8 @@ pub(crate) fn ffi_argument(argument: Argument) -> FfiType {
         | Argument::Stream { .. }
         | Argument::Array { .. }
         | Argument::Allocated { .. }
+        | Argument::ConstantReference(_)
+        | Argument::ConstantText(_)
         | Argument::Scratch { .. }
         | Argument::Function { .. } => FfiType::pointer(),
     }
@@ -634,6 +642,34 @@ mod tests {
     use super::*;
     use std::fs;
     use std::process::Command;
+
+    #[test]
+    fn an_object_is_one_process() {
+        let load = |backend: &str| {
+            let text = format!(
+                "DefClass C Backend \"{backend}\" {{ DefMethod f(IN int n) Calls \"C\" abs(n); }}"
+            );
+            let document = farcall_idl::parse_document(&text).document;
+            Binding::load(&document, Path::new("."), None)
+        };
+        assert!(load("normal").is_ok());
+        for backend in ["MPI", "blacs"] {
+            let error = load(backend).unwrap_err().to_string();
+            assert!(error.contains("`C.f`: is a method"), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_an_integer_reports_a_wrong_argument() {
+        let of = |result: &str| {
+            let text = format!("Define f(IN int n, OUT {result}) Calls \"C\" f(n);");
+            info(&farcall_idl::parse_interface(&text).unwrap())
+        };
+        assert_eq!([of("int *info"), of("long INFO[n]")], [Some(1), Some(1)]);
+        for other in ["double info[2]", "string[8] *info", "char *info"] {
+            assert_eq!(of(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn folders_of_the_linker_are_searched_for_all_libraries_of_the_file() {

@@ -143,6 +143,12 @@ impl CallMemory {
                 self.texts.push(text);
                 address
             }
+            Argument::ConstantText(text) => {
+                let text: Box<[u8]> = text.into();
+                let address = Slot::address(text.as_ptr().cast());
+                self.texts.push(text);
+                address
+            }
             Argument::Texts { param } => {
                 let Some(Scalar::Texts(texts)) = &scalars[param] else {
                     return Err(InvokeError::Scalar(param));
@@ -159,6 +165,10 @@ impl CallMemory {
                 address
             }
             Argument::Constant(value) => Slot::fixed(value),
+            Argument::ConstantReference(value) => {
+                *own = Slot::fixed(value);
+                Slot::address(ptr::from_mut(own).cast())
+            }
             Argument::Scratch { by_reference, .. } => match by_reference {
                 true => Slot::address(ptr::from_mut(own).cast()),
                 false => Slot::default(),
@@ -363,7 +373,7 @@ impl Binding {
 /// # Safety
 /// As for [`Binding::invoke`].
 unsafe fn clear_info(function: &Function, layout: &Layout, starts: &[*mut u8]) {
-    let is_out = |info: &usize| layout.arrays[*info].mode == Mode::Out;
+    let is_out = |info: &usize| layout.arrays[*info].mode == Mode::Out && !starts[*info].is_null();
     if let Some(info) = function.info.filter(is_out) {
         // SAFETY: the caller's promise.
         unsafe { ptr::write_bytes(starts[info], 0, layout.arrays[info].bytes as usize) };
@@ -394,7 +404,7 @@ unsafe fn refused(
 /// # Safety
 /// As for [`Binding::invoke`].
 unsafe fn tells(function: &Function, layout: &Layout, starts: &[*mut u8]) -> bool {
-    let Some(info) = function.info else {
+    let Some(info) = function.info.filter(|info| !starts[*info].is_null()) else {
         return false;
     };
     let (start, bytes) = (

@@ -391,6 +391,55 @@ fn an_unbound_function_or_a_wrong_argument_is_not_called() {
     }
 }
 
+/// As `ISTATE` of LSODE, which is 1 at the first call and then 2.
+#[test]
+fn a_constant_of_fortran_is_the_same_at_each_call() {
+    let text = "Globals {\n\
+        void begin_(int *state, double *x, char *c, int *seen, unsigned long length) {\n\
+            *seen = *state == 1 && *x == 0.5 && *c == 'N' && length == 1;\n\
+            *state = 2; *x = 7; *c = 'T';\n\
+        }\n\
+        }\n\
+        Define begin(OUT int *seen) Calls \"FORTRAN\" begin(1, 0.5, 'N', seen);";
+    let document = parse_document(text).document;
+    let compiled = built(text, "constants.idl").unwrap().unwrap();
+    let binding = Binding::load(&document, Path::new("."), Some(&compiled.path())).unwrap();
+    for call in 1..=2 {
+        let called = invoke(&binding, &document, "begin", &[None], |_, _| {});
+        assert_eq!(i32::from_ne_bytes(called.array(0, 0)), 1, "call {call}");
+    }
+}
+
+/// As `strtok` cuts a text.
+#[test]
+fn a_constant_text_is_the_same_at_each_call() {
+    let text = "Globals {\n\
+        void cut(char *text, int *seen) { *seen = strlen(text); text[1] = 0; }\n\
+        }\n\
+        Define cut(OUT int *seen) Calls \"C\" cut(\"a,b,c\", seen);";
+    let document = parse_document(text).document;
+    let compiled = built(text, "texts.idl").unwrap().unwrap();
+    let binding = Binding::load(&document, Path::new("."), Some(&compiled.path())).unwrap();
+    for call in 1..=2 {
+        let called = invoke(&binding, &document, "cut", &[None], |_, _| {});
+        assert_eq!(i32::from_ne_bytes(called.array(0, 0)), 5, "call {call}");
+    }
+}
+
+/// Only the first process of a parallel function has large arrays.
+#[test]
+fn an_info_that_this_process_does_not_have_is_left_alone() {
+    let text = "Library \"libc.so.6\"; Define abs(IN int n, OUT int info[n]) Calls \"C\" abs(n);";
+    let document = parse_document(text).document;
+    let binding = Binding::load(&document, Path::new("."), None).unwrap();
+    let scalars = [Some(Scalar::Int(20)), None];
+    let layout = document.interfaces[0].layout(&scalars, &[]).unwrap();
+    let starts = [std::ptr::null_mut()];
+    // SAFETY: the function takes no array.
+    let called = unsafe { binding.invoke(0, &scalars, &layout, &starts, &mut nobody) };
+    assert_eq!(called, Ok(()));
+}
+
 const CALLS_BACK: &str = r#"
 Define ask(IN int n, INOUT double x[n], OUT int *answers,
            each(IN int k, IN double f, IN char c, IN string s, IN int n, INOUT double x[n][2:1],

@@ -187,11 +187,28 @@ fn paths(
     links.collect()
 }
 
+/// The most processor elements of each server that its calls used at a time.
+fn used(day: &Day, names: &Names) -> Vec<u32> {
+    let mut running: Vec<Vec<(f64, u32)>> = vec![Vec::new(); names.servers.len()];
+    let mut most = vec![1; names.servers.len()];
+    let mut starts: Vec<&Past> = day.calls.iter().collect();
+    starts.sort_by(|one, other| one.started.total_cmp(&other.started));
+    for past in starts {
+        let server = names.server(past);
+        let together = &mut running[server];
+        together.retain(|(until, _)| *until > past.started);
+        together.push((past.ended, past.pes));
+        let sum = together
+            .iter()
+            .fold(0u32, |sum, (_, pes)| sum.saturating_add(*pes));
+        most[server] = most[server].max(sum);
+    }
+    most
+}
+
 fn machines(day: &Day, names: &Names, ways: &[Rates; 2]) -> Vec<Machine> {
     let mut paces = vec![vec![Profile::default(); names.functions.len()]; names.servers.len()];
     let mut known: Vec<BTreeMap<usize, Option<Known>>> = vec![BTreeMap::new(); names.servers.len()];
-    let mut running = vec![Vec::new(); names.servers.len()];
-    let mut most = vec![1; names.servers.len()];
     for past in &day.calls {
         let (server, function) = (names.server(past), names.function(past));
         let seconds = past.ended - past.started;
@@ -204,14 +221,8 @@ fn machines(day: &Day, names: &Names, ways: &[Rates; 2]) -> Vec<Machine> {
                 seconds: past.predicted_s?,
             })
         });
-        let together: &mut Vec<(f64, u32)> = &mut running[server];
-        together.retain(|(until, _)| *until > past.started);
-        together.push((past.ended, past.pes));
-        let sum = together
-            .iter()
-            .fold(0u32, |sum, (_, pes)| sum.saturating_add(*pes));
-        most[server] = most[server].max(sum);
     }
+    let most = used(day, names);
     let all = names.servers.iter().zip(paces).zip(known).enumerate();
     let machine = |(server, ((name, paces), known)): (usize, ((&String, Vec<Profile>), _))| {
         let known: BTreeMap<usize, Option<Known>> = known;

@@ -251,6 +251,22 @@ fn calls_that_start_at_once_use_no_more_elements_than_in_the_record() {
     }
 }
 
+/// The line about a server is in a file that had to make room for others.
+#[test]
+fn assumed_elements_are_told_and_those_of_calls_that_overlap() {
+    let mut day = Day::default();
+    let mut late = local(SERVERS[0], 0.0, 11.0);
+    late.started = Some(BEGIN + 10.0);
+    for call in [late, local(SERVERS[0], 1.0, 9.0)] {
+        day.take(&Line::Call(Box::new(call)));
+    }
+    let twin = Twin::new(day).unwrap();
+    let [note] = twin.notes() else {
+        panic!("{:?}", twin.notes());
+    };
+    assert!(note.contains("1 and the policy fcfs are assumed"), "{note}");
+}
+
 #[test]
 fn half_of_a_single_client_is_a_client() {
     let mut day = Day::default();

@@ -10,7 +10,7 @@ use crate::day::{Day, DayError, MOST_CALLS};
 use crate::figures::{Figures, Group};
 use crate::scenario::{LATENCY_S, scenario};
 use farcall_gridsim::simulate;
-use farcall_gridsim::{Arrival, Outcome, Port, Record, Scenario};
+use farcall_gridsim::{Arrival, Machine, Outcome, Port, Record, Scenario};
 use farcall_random::SplitMix64;
 use farcall_schedule::{placement, queue};
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,7 +90,11 @@ impl Twin {
         let (names, scenario, records) = scenario(&day);
         let recorded = Figures::of(&scenario.arrivals, &records);
         Ok(Twin {
-            notes: notes(&day, &recorded),
+            notes: [
+                unknown(&day, &names.servers, &scenario),
+                notes(&day, &recorded),
+            ]
+            .concat(),
             servers: names.servers,
             hosts: names.hosts.into_iter().map(|(host, _)| host).collect(),
             users: names.users,
@@ -466,6 +470,21 @@ fn sorted(values: &[f64]) -> Vec<f64> {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
     values
+}
+
+/// The servers of which the record has no line, and what is assumed of them.
+fn unknown(day: &Day, servers: &[String], scenario: &Scenario) -> Vec<String> {
+    let all = servers.iter().zip(&scenario.machines);
+    let unknown =
+        all.filter(|(name, _)| day.hosts.get(*name).is_none_or(|host| host.pes.is_none()));
+    let note = |(name, machine): (&String, &Machine)| {
+        let (pes, policy) = (machine.pes, machine.policy.name());
+        format!(
+            "the record does not tell the processor elements of {name}; {pes} and the policy \
+             {policy} are assumed, as that many were used at a time"
+        )
+    };
+    unknown.map(note).collect()
 }
 
 /// What the record lacks, and what the simulator does not know.

@@ -256,10 +256,15 @@ impl Description {
         let Some(name) = name else {
             return Ok(None);
         };
-        let mut sites = self.site.iter().enumerate();
-        let found = sites.position(|(number, site)| site.name_or(number) == name);
-        let missing = || format!("site = \"{name}\": no [[site]] has that name");
-        found.ok_or_else(missing).map(Some)
+        let mut named =
+            (0..self.site.len()).filter(|number| self.site[*number].name_or(*number) == name);
+        match (named.next(), named.next()) {
+            (None, _) => Err(format!("site = \"{name}\": no [[site]] has that name")),
+            (found, None) => Ok(found),
+            _ => Err(format!(
+                "site = \"{name}\": more than one [[site]] has that name"
+            )),
+        }
     }
 }
 
@@ -371,6 +376,14 @@ mod tests {
             assert!(error.contains("[[clients]]"), "{error}");
         }
         assert!(wrong("[[site]]", "[[site]]\nclient = 1e6").contains("[[clients]]"));
+        let twice = "[[site]]\nname = \"lab\"\nup = 1e6\ndown = 1e6\n[[site]]";
+        let named = wrong("n = [100, 1200]", "n = [100, 1200]\nsite = \"lap\"");
+        assert!(named.contains("no [[site]]"), "{named}");
+        let text = EXAMPLE.replacen("n = [100, 1200]", "n = [100, 1200]\nsite = \"lab\"", 1);
+        let text = text.replacen("[[site]]", twice, 1);
+        let description: Description = toml::from_str(&text).unwrap();
+        let error = description.scenario().err().unwrap();
+        assert!(error.contains("more than one [[site]]"), "{error}");
     }
 
     #[test]

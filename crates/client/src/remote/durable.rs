@@ -154,6 +154,11 @@ impl SubmittedCall {
         self.made.scalars()
     }
 
+    /// The elements of arrays that decide sizes.
+    pub fn elements(&self) -> &[i64] {
+        self.made.values().elements
+    }
+
     /// Shapes and lengths of the arrays.
     pub fn layout(&self) -> &Layout {
         self.made.layout()

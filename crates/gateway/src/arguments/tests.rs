@@ -356,6 +356,17 @@ fn an_array_without_elements_has_few_lists() {
 }
 
 #[test]
+fn work_space_is_no_argument() {
+    let interface = of("IN int n, WORK int w, WORK double x[n], OUT double y[n]");
+    let arrays = call(&interface, &json!({ "n": 3 })).unwrap();
+    assert_eq!(arrays[&3].len(), 24);
+    let document = openapi([&interface]);
+    let post = &document["paths"]["/v1/call/f"]["post"];
+    let taken = &post["requestBody"]["content"]["application/json"]["schema"];
+    assert_eq!(taken["required"], json!(["n"]));
+}
+
+#[test]
 fn functions_that_json_cannot_carry_are_named() {
     for (params, what) in [
         ("IN filename table", "takes files"),

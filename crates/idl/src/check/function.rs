@@ -2,10 +2,10 @@
 //! checks a single parameter, and `resolve` its expressions. A function without an error can be
 //! called as its interface says, as far as the text can tell.
 
-use super::Checker;
 use super::resolve::{Kind, Resolver, Shape};
+use super::{Checker, MAX_INTERFACE};
 use crate::diagnostic::Diagnostic;
-use crate::parser::{self, Dimension, Function, Name, Parameter};
+use crate::parser::{self, Dimension, Function, Name, Parameter, Span};
 use crate::{Body, Callback, Constant, ElementRef, Interface, Mode, Op, Order, Param, Passed};
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -75,6 +75,7 @@ impl Checker<'_> {
             body: body?,
         };
         self.allocated(&parameters, &interface);
+        self.bounded(&name.span, &interface);
         if self.findings.errors() > errors || self.findings.has_error_in(&span) {
             return None;
         }
@@ -134,7 +135,7 @@ impl Checker<'_> {
                     let message = format!("callback `{}` has WORK memory", name.text);
                     self.error(&parameter.span, message);
                 }
-                if param.count.is_some() {
+                if param.count.is_some() || (param.allocate && has_range(param)) {
                     let message = format!("callback `{}` cannot allocate memory", name.text);
                     self.error(&parameter.span, message);
                 }
@@ -163,9 +164,10 @@ impl Checker<'_> {
             let is_own = parameters
                 .iter()
                 .any(|parameter| parameter.name.text == *text);
+            let has_value = |param: &Param| param.is_scalar() && param.mode != Mode::Work;
             let index = of
                 .iter()
-                .position(|param| param.name == *text && param.is_scalar());
+                .position(|param| param.name == *text && has_value(param));
             if let Some(index) = index.filter(|index| !is_own && !outer.contains(index)) {
                 outer.push(index);
             }
@@ -231,7 +233,9 @@ impl Checker<'_> {
         let index = self.argument(name, names)?;
         let is_value = |param: &Param| {
             let is_pointer = param.allocate && (param.count.is_some() || has_range(param));
-            param.mode == Mode::Out && (is_pointer || is_one(param))
+            // The names of files, and texts without a length, are no results.
+            let has_size = param.ty.size().is_some();
+            param.mode == Mode::Out && has_size && (is_pointer || is_one(param))
         };
         if params.get(index).is_some_and(is_value) {
             return Some(index);
@@ -243,12 +247,28 @@ impl Checker<'_> {
         None
     }
 
+    /// Refuses an interface that no caller could read.
+    fn bounded(&mut self, name: &Span, interface: &Interface) {
+        let length = interface.public_text().len();
+        if length > MAX_INTERFACE {
+            let message = format!(
+                "the interface has {length} bytes as text, and callers read {MAX_INTERFACE}"
+            );
+            self.error(name, message);
+        }
+    }
+
     /// Checks results that the library allocates.
     fn allocated(&mut self, parameters: &[Parameter], interface: &Interface) {
         let is_c = interface.order() == Order::RowMajor && !interface.is_python();
         for (index, parameter) in parameters.iter().enumerate() {
             let param = &interface.params[index];
             if !interface.is_allocated(index) {
+                if param.allocate && param.mode == Mode::Out && !interface.is_parallel() {
+                    let message = "`allocate` has no effect: the function gets memory for it";
+                    let help = "if it allocates the result, write its length, as in `x[n : n]`";
+                    self.warn(&parameter.span, message, help);
+                }
                 continue;
             }
             let mut ranges = param.dims.iter().filter_map(|dim| dim.range.as_ref());

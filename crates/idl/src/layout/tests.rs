@@ -161,6 +161,21 @@ fn an_end_of_zero_is_the_size() {
     assert_eq!(runs(a.client_runs()), []);
 }
 
+/// Where the result is, nobody knows what follows it.
+#[test]
+fn an_end_of_zero_of_an_allocated_result_is_nothing() {
+    let mut found = array(
+        "found",
+        Mode::Out,
+        Type::Double,
+        vec![upto(Op::Const(1000), Op::Param(0))],
+    );
+    found.allocate = true;
+    let interface = interface(vec![scalar("n", Type::Int), found]);
+    let bytes = |n| interface.layout(&ints(&[n], 2), &[]).unwrap().arrays[0].wire_bytes;
+    assert_eq!([0, 3].map(bytes), [0, 24]);
+}
+
 #[test]
 fn steps_and_outer_sections() {
     let range = |start, end, step| {

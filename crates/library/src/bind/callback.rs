@@ -242,6 +242,8 @@ impl Site {
                     }
                     Argument::Array { .. } => starts.push(value.cast::<*mut u8>().read()),
                     Argument::Constant(_)
+                    | Argument::ConstantReference(_)
+                    | Argument::ConstantText(_)
                     | Argument::TextLength { .. }
                     | Argument::OneCharacter
                     | Argument::RowLength { .. }

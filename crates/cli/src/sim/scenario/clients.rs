@@ -147,7 +147,9 @@ impl Clients {
         let (call, seconds) = self.call(index)?;
         let busy = match self.busy.as_slice() {
             [] => 1.0,
-            all => *all.get(index).ok_or("busy must have an entry for each n")?,
+            all => *self
+                .entry(all, index)
+                .ok_or("busy must have an entry for each n")?,
         };
         if !(busy > 0.0 && busy <= 1.0) {
             return Err(format!(
@@ -179,12 +181,21 @@ impl Clients {
         })
     }
 
+    /// The entry of a list that has one for each n.
+    fn entry<'l, T>(&self, list: &'l [T], index: usize) -> Option<&'l T> {
+        list.get(index).filter(|_| list.len() == self.n.len())
+    }
+
     /// The bytes and the seconds of the call with the n of this index.
     fn call(&self, index: usize) -> Result<(Arrival, f64), String> {
         let n = self.n[index];
         if !self.seconds.is_empty() || !self.bytes.is_empty() {
-            let both = self.seconds.get(index).zip(self.bytes.get(index));
+            let (seconds, bytes) = (&self.seconds, &self.bytes);
+            let both = self.entry(seconds, index).zip(self.entry(bytes, index));
             let (seconds, bytes) = both.ok_or("seconds and bytes must have an entry for each n")?;
+            if !self.speed.is_empty() {
+                return Err("speed has no effect beside seconds; leave it out".to_string());
+            }
             if !(seconds.is_finite() && *seconds >= 0.0) {
                 return Err(format!("seconds = {seconds} must be at least 0"));
             }
@@ -200,7 +211,8 @@ impl Clients {
         if n == 0 || n > largest {
             return Err(format!("n = {n} must be a size from 1 to {largest}"));
         }
-        let speed = *(self.speed.get(index)).ok_or("speed must have an entry for each n")?;
+        let speed = self.entry(&self.speed, index);
+        let speed = *speed.ok_or("speed must have an entry for each n")?;
         if !(speed.is_finite() && speed > 0.0) {
             return Err(format!("speed = {speed} must be greater than 0"));
         }
@@ -214,9 +226,9 @@ impl Server {
     fn host(&self) -> Result<Host, String> {
         let name = self.name.as_deref().unwrap_or("server");
         let policy = self.queue_policy(name)?;
-        if self.count != 1 || self.until.is_some() {
+        if self.count != 1 || self.until.is_some() || self.speed != 0.0 {
             return Err(format!(
-                "{name}: count and until belong to [[calls]]; leave them out"
+                "{name}: count, until and speed belong to [[calls]]; leave them out"
             ));
         }
         let amounts = [self.background, self.byte_time, self.startup];
@@ -382,7 +394,11 @@ mod tests {
         assert!(wrong("pes = 4", "pes = 4\nbackground = 4.0").contains("background"));
         assert!(wrong("pes = 4", "pes = 4\ncount = 2").contains("[[calls]]"));
         assert!(wrong("pes = 4", "pes = 4\nuntil = \"1s\"").contains("[[calls]]"));
+        assert!(wrong("pes = 4", "pes = 4\nspeed = 1e9").contains("[[calls]]"));
         assert!(wrong(", 0.893]", "]").contains("each n"));
+        assert!(wrong(", 0.893]", ", 0.893, 0.9]").contains("each n"));
+        let both = "threads = 4\nseconds = [1.0, 1.0, 1.0]\nbytes = [[1, 1], [1, 1], [1, 1]]";
+        assert!(wrong("threads = 4", both).contains("speed has no effect"));
         assert!(wrong("\"2.497MB/s\"", "0.0").contains("client"));
     }
 }
