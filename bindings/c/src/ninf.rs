@@ -8,7 +8,7 @@ mod streams;
 use crate::connect::Server;
 use crate::error::{self, Problem, farcall_error_message, farcall_error_status};
 use crate::function::Function;
-use crate::session::{array, remember_failed};
+use crate::session::remember_failed;
 use crate::sessions::{Any, End, Sessions};
 use crate::{call, text, transaction};
 use farcall_client::Options;
@@ -292,6 +292,14 @@ pub extern "C" fn Ninf_wait_any() -> c_int {
     })
 }
 
+/// # Safety
+/// `sessions` points to `count` sessions that live long enough.
+unsafe fn given<'a>(sessions: *const c_int, count: c_int) -> Result<&'a [c_int], Problem> {
+    let count = usize::try_from(count).unwrap_or(0);
+    // SAFETY: the caller's promise.
+    unsafe { call::list(sessions, count, "the array of sessions") }
+}
+
 /// Waits for all of these sessions.
 ///
 /// # Safety
@@ -300,7 +308,7 @@ pub extern "C" fn Ninf_wait_any() -> c_int {
 pub unsafe extern "C" fn Ninf_wait_and(sessions: *const c_int, count: c_int) -> c_int {
     guard(ERROR, || {
         // SAFETY: the caller's promise.
-        let ids = known(unsafe { array(sessions, usize::try_from(count).unwrap_or(0)) }?);
+        let ids = known(unsafe { given(sessions, count) }?);
         let failed = SESSIONS.wait_and(&ids, None)?.0;
         Ok(report_all(failed, Some(&ids)))
     })
@@ -314,7 +322,7 @@ pub unsafe extern "C" fn Ninf_wait_and(sessions: *const c_int, count: c_int) -> 
 pub unsafe extern "C" fn Ninf_wait_or(sessions: *const c_int, count: c_int) -> c_int {
     guard(ERROR, || {
         // SAFETY: the caller's promise.
-        let ids = known(unsafe { array(sessions, usize::try_from(count).unwrap_or(0)) }?);
+        let ids = known(unsafe { given(sessions, count) }?);
         if ids.is_empty() {
             return Ok(0);
         }

@@ -6,8 +6,9 @@ use super::{
     Code, Fault, INVALID_SESSION_ID, NO_ERROR, NONE_COMPLETED, NOT_COMPLETED, SESSION_FAILED,
     SESSIONS, VOID, grid, run,
 };
+use crate::call::list;
 use crate::error::Problem;
-use crate::session::{array, remember_failed};
+use crate::session::remember_failed;
 use crate::sessions::{Any, End, Found};
 use std::ffi::c_int;
 
@@ -26,7 +27,7 @@ pub(super) fn id(session: c_int) -> Result<u64, Fault> {
 /// `sessions` points to `length` sessions.
 unsafe fn ids(sessions: *const c_int, length: usize) -> Result<Vec<u64>, Fault> {
     // SAFETY: the caller's promise.
-    let sessions = unsafe { array(sessions, length) }?;
+    let sessions = unsafe { list(sessions, length, "the array of sessions") }?;
     sessions.iter().map(|&session| id(session)).collect()
 }
 
