@@ -320,6 +320,29 @@ def test_python_functions_of_every_signature(start, tmp_path):
     assert server.call("served_odd/sized", x=np.ones(3), n_x=4).value == 7
 
 
+def drafted(folder, name, source):
+    """The draft of a source, in one line."""
+    (folder / name).write_text(source)
+    draft(folder, name, "-o", "drafted.idl")
+    text = (folder / "drafted.idl").read_text()
+    check(folder, "drafted.idl")
+    return " ".join(text.split())
+
+
+def test_const_arrays_of_c_are_only_read(tmp_path):
+    pytest.importorskip("clang.cindex")
+    text = drafted(
+        tmp_path,
+        "arrays.h",
+        "typedef double vector[3];\n"
+        "void f(int n, const double x[], const double a[2][3], const vector v, double y[]);\n"
+        "int count(const char word[]);\n",
+    )
+    assert "IN double x[n] /* ? is its size n? */" in text
+    assert "IN double a[2][3], IN double v[3], INOUT double y[n]" in text
+    assert "count(IN string word, OUT int value[1])" in text
+
+
 def test_a_source_without_functions_is_an_error(tmp_path):
     (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
     (tmp_path / "words.pyf").write_text("x\n")

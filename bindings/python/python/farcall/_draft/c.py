@@ -159,8 +159,8 @@ def _parameter(name: str, ctype: Any, integers: Sequence[str], cindex: Any) -> P
     number = _number(ctype, cindex)
     if number is not None:
         return Parameter(name, number)
-    sizes, canonical, question = *_dimensions(name, ctype, cindex), ""
-    is_read = canonical.is_const_qualified()
+    sizes, canonical, is_read = _dimensions(name, ctype, cindex)
+    question = ""
     element = _number(canonical, cindex)
     if element is None and canonical.spelling in ("FILE", "struct _IO_FILE"):
         return Parameter(name, "filepointer", question="is the file read (IN) or written (OUT)?")
@@ -187,20 +187,25 @@ def _parameter(name: str, ctype: Any, integers: Sequence[str], cindex: Any) -> P
     return Parameter(name, element, mode, sizes, question)
 
 
-def _dimensions(name: str, ctype: Any, cindex: Any) -> tuple[list[str], Any]:
-    """The sizes of an array, empty if the type does not state one, and the type of its elements."""
+def _dimensions(name: str, ctype: Any, cindex: Any) -> tuple[list[str], Any, bool]:
+    """The sizes of an array, empty if the type does not state one, the type of its elements, and
+    whether they are `const`."""
     sizes: list[str] = []
+    is_read = False
     kinds = cindex.TypeKind
     canonical = ctype.get_canonical()
     while canonical.kind in (kinds.CONSTANTARRAY, kinds.INCOMPLETEARRAY, kinds.VARIABLEARRAY):
+        # Of an array, libclang has `const` in its type, and not in that of the elements.
+        is_read = is_read or canonical.is_const_qualified()
         is_constant = canonical.kind == kinds.CONSTANTARRAY
         sizes.append(str(canonical.element_count) if is_constant else "")
         canonical = canonical.element_type.get_canonical()
     if sizes:
-        return sizes, canonical
+        return sizes, canonical, is_read or canonical.is_const_qualified()
     if canonical.kind != kinds.POINTER:
         raise RefusedError(f"`{name}` is `{ctype.spelling}`, which no interface has")
-    return [""], canonical.get_pointee().get_canonical()
+    element = canonical.get_pointee().get_canonical()
+    return [""], element, element.is_const_qualified()
 
 
 def _pointers(
