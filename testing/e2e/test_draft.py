@@ -343,6 +343,19 @@ def test_const_arrays_of_c_are_only_read(tmp_path):
     assert "count(IN string word, OUT int value[1])" in text
 
 
+def test_enums_of_c_keep_their_width(tmp_path):
+    pytest.importorskip("clang.cindex")
+    text = drafted(
+        tmp_path,
+        "enums.h",
+        "enum usual { A }; enum large { B = 0x100000000LL }; enum small { C } "
+        "__attribute__((packed));\n"
+        "void f(enum usual a, enum large b, enum small c[3], const enum small d[3]);\n",
+    )
+    assert "f( IN int a, IN unsigned long b, INOUT uint8_t c[3]" in text
+    assert "IN uint8_t d[3])" in text
+
+
 def test_a_source_without_functions_is_an_error(tmp_path):
     (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
     (tmp_path / "words.pyf").write_text("x\n")

@@ -87,7 +87,9 @@ def _number(ctype: Any, cindex: Any) -> str | None:
     """The type of a number, by its meaning here: `size_t` and `int32_t` keep their width."""
     canonical = ctype.get_canonical()
     if canonical.kind == cindex.TypeKind.ENUM:
-        return "int"
+        if canonical.get_size() == 4:
+            return "int"
+        canonical = canonical.get_declaration().enum_type.get_canonical()
     spelling = canonical.spelling.replace("const ", "").replace("volatile ", "")
     return _NUMBERS.get(spelling)
 
