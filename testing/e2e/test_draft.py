@@ -356,6 +356,29 @@ def test_enums_of_c_keep_their_width(tmp_path):
     assert "IN uint8_t d[3])" in text
 
 
+def test_only_the_pointer_of_a_callback_stays_at_the_server(tmp_path):
+    pytest.importorskip("clang.cindex")
+    text = drafted(
+        tmp_path,
+        "back.h",
+        "double one(double (*f)(double, void *), void *user, double a);\n"
+        "double both(double (*f)(double, void *), double (*g)(double, void *), void *user);\n"
+        "void visit(void (*f)(double), void *data);\n"
+        "void work(double (*f)(double, void *), void *user, void *space);\n"
+        "void sort(double *x, int n, int (*less)(const void *, const void *));\n"
+        "void each(double *x, int n, void (*f)(const void *item));\n",
+    )
+    assert 'Calls "C" value = one(f, NULL, a);' in text
+    assert 'Calls "C" value = both(f, g, NULL);' in text
+    for reason in (
+        "visit: `data` is `void *`, which no interface has",
+        "work: `space` is `void *`, which no interface has",
+        "sort: its callback `less` takes several `void *`",
+        "each: its callback takes a `void *`, and it takes none after it to pass on",
+    ):
+        assert f"/* ? left out: {reason} */" in text
+
+
 def test_a_source_without_functions_is_an_error(tmp_path):
     (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
     (tmp_path / "words.pyf").write_text("x\n")

@@ -107,20 +107,24 @@ def _function(cursor: Any, cindex: Any) -> Function:
     ]  # fmt: skip
     function = Function(cursor.spelling, cursor.spelling, [], [])
     function.description = (cursor.brief_comment or "")[:120]
-    after_callback = False
+    # Pointers that callbacks get and the function passes on, and those that it has taken.
+    wanted = taken = 0
     for one, name in zip(arguments, names, strict=True):
         pointee = _function_type(one.type, cindex)
         if pointee is not None:
             function.callbacks.append(_callback(name, pointee, cindex))
             function.arguments.append(name)
-            after_callback = True
+            wanted += function.callbacks[-1].parameters.count(None)
             continue
-        if after_callback and _is_void_pointer(one.type, cindex):
+        if taken < wanted and _is_void_pointer(one.type, cindex):
             # The user's pointer of the callback before it, which stays at the server.
             function.arguments.append("NULL")
+            taken += 1
             continue
         function.parameters.append(_parameter(name, one.type, integers, cindex))
         function.arguments.append(name)
+    if wanted and not taken:
+        raise RefusedError("its callback takes a `void *`, and it takes none after it to pass on")
     _value(function, cursor.result_type, cindex)
     return function
 
@@ -149,6 +153,8 @@ def _callback(name: str, ctype: Any, cindex: Any) -> Callback:
             given.append(None)
         else:
             given.append(_parameter(f"a{index + 1}", one, numbers, cindex))
+    if given.count(None) > 1:
+        raise RefusedError(f"its callback `{name}` takes several `void *`")
     result = ctype.get_result()
     is_void = result.get_canonical().kind == cindex.TypeKind.VOID
     value = "" if is_void else _number(result, cindex)
