@@ -379,6 +379,15 @@ def test_only_the_pointer_of_a_callback_stays_at_the_server(tmp_path):
         assert f"/* ? left out: {reason} */" in text
 
 
+def test_c_without_prototypes(tmp_path):
+    pytest.importorskip("clang.cindex")
+    source = "double old();\nint none() { return 1; }\nint some(int n);\n"
+    text = drafted(tmp_path, "old.c", source)
+    assert "left out: old: `()` does not say its arguments" in text
+    assert "Define none(OUT int value[1])" in text
+    assert "Define some(IN int n, OUT int value[1])" in text
+
+
 def test_a_source_without_functions_is_an_error(tmp_path):
     (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
     (tmp_path / "words.pyf").write_text("x\n")

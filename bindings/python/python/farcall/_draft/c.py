@@ -95,7 +95,10 @@ def _number(ctype: Any, cindex: Any) -> str | None:
 
 
 def _function(cursor: Any, cindex: Any) -> Function:
-    if cursor.type.is_function_variadic():
+    if cursor.type.kind == cindex.TypeKind.FUNCTIONNOPROTO:
+        if not cursor.is_definition():
+            raise RefusedError("`()` does not say its arguments; `(void)` says that it has none")
+    elif cursor.type.is_function_variadic():
         raise RefusedError("it takes a list of arguments of any length")
     arguments = list(cursor.get_arguments())
     names = [name_of(one.spelling, index) for index, one in enumerate(arguments)]
