@@ -388,6 +388,45 @@ def test_c_without_prototypes(tmp_path):
     assert "Define some(IN int n, OUT int value[1])" in text
 
 
+def test_what_a_fortran_source_changes_is_no_mere_input(tmp_path):
+    """Statements go over several lines, follow others in a line, or hang on a condition."""
+    fixed = (
+        "      SUBROUTINE F(N, A, B, C, D, E, LONG, U)\n"
+        "      INTEGER N, LONG(N)\n"
+        "      DOUBLE PRECISION A(N), B(N), C(N), D(N), E(N), U(N)\n"
+        "      CALL INNER('A''; U(', N,\n"
+        "C     A comment in between\n"
+        "     &           A, ! and U\n"
+        "     &           B)\n"
+        "      IF (N .GT. 1) CALL INNER(C)\n"
+        "      DO I=1,N; D(I)=0; END DO\n"
+        "   10 READ(*,*) E\n"
+        "      LONG(1) = 1\n"
+        "      PRINT *, U\n"
+        "      END\n"
+    )
+    text = drafted(tmp_path, "fixed.f", fixed)
+    for name in ("a", "b", "c", "e"):
+        assert f"INOUT double {name}[n] /* ? is it changed? */" in text
+    assert "INOUT double d[n] /* ? is it only written (OUT)? */" in text
+    assert "INOUT int long_bn[n] /* ? is it only written (OUT)? */" in text
+    assert "IN double u[n])" in text
+    free = (
+        "subroutine f(n, a, b, u)\n"
+        "  integer n\n"
+        "  real(8) a(n), b(n), u(n)\n"
+        "     where (u > 0) a = 1\n"
+        "  call inner(n, &\n"
+        "  ! a comment in between\n"
+        "    & b)\n"
+        "end subroutine\n"
+    )
+    text = drafted(tmp_path, "free.f90", free)
+    assert "INOUT double a[n] /* ? is it only written (OUT)? */" in text
+    assert "INOUT double b[n] /* ? is it changed? */" in text
+    assert "IN double u[n])" in text
+
+
 def test_a_source_without_functions_is_an_error(tmp_path):
     (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
     (tmp_path / "words.pyf").write_text("x\n")

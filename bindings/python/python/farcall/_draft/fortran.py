@@ -20,6 +20,8 @@ _INTEGERS = {1: "int8_t", 2: "short", 4: "int", 8: "long"}
 _REALS = {4: "float", 8: "double"}
 _COMPLEX = {4: "scomplex", 8: "dcomplex"}
 _LOGICALS = {1: "bool", 4: "LOGICAL"}
+# Files whose statements begin in column 7, unless they are free.
+_FIXED = {".f", ".for", ".f77"}
 
 
 class RefusedError(Exception):
@@ -40,14 +42,36 @@ def read(path: pathlib.Path) -> Draft:
         reason = " ".join(str(error).split())
         raise ValueError(f"{path}: the parser of f2py fails: {reason}") from None
     draft = Draft()
+    is_fixed = path.suffix.lower() in _FIXED and not crackfortran.is_free_format(str(path))
+    statements = _statements(source, is_fixed)
     for block, module in _procedures(blocks, None):
-        reader = _Reader(block, module, source, is_signature=path.suffix == ".pyf")
+        reader = _Reader(block, module, statements, is_signature=path.suffix == ".pyf")
         try:
             draft.functions.append(reader.function())
         except RefusedError as reason:
             draft.left_out.append(f"{block['name']}: {reason}")
         draft.shim += reader.shim
     return draft
+
+
+def _statements(source: str, is_fixed: bool) -> str:
+    """The statements of a source, each in a line of its own without label, texts and comments."""
+    lines: list[str] = []
+    goes_on = False
+    for whole in source.splitlines():
+        is_comment = is_fixed and whole[:1] in "cC*dD"
+        line = re.sub(r"'[^']*'|\"[^\"]*\"|!.*", "", whole)
+        if is_comment or not line.strip() or line.startswith("#"):
+            continue
+        continued = re.match(r" {5}[^ 0]|\t[1-9]", line) if is_fixed else None
+        text = line[continued.end() :] if continued else line.strip().removeprefix("&")
+        if (continued or goes_on) and lines:
+            lines[-1] += text
+        else:
+            lines.append(re.sub(r"^\s*\d+\s+", "", text))
+        goes_on = lines[-1].rstrip().endswith("&")
+        lines[-1] = lines[-1].rstrip().removesuffix("&")
+    return "\n".join(lines).replace(";", "\n")
 
 
 def _procedures(
@@ -71,10 +95,10 @@ class _Reader:
         self,
         block: Mapping[str, Any],
         module: Mapping[str, Any] | None,
-        source: str,
+        statements: str,
         is_signature: bool,
     ) -> None:
-        self.block, self.module, self.source = block, module, source
+        self.block, self.module, self.statements = block, module, statements
         self.variables: Mapping[str, Any] = block.get("vars", {})
         self.is_signature = is_signature
         self.shim: list[str] = []
@@ -207,7 +231,7 @@ class _Reader:
         for inner in self.block.get("body", []):
             for block in inner.get("body", []) if inner["block"] == "interface" else []:
                 if block.get("name") == name:
-                    reader = _Reader(block, None, self.source, is_signature=False)
+                    reader = _Reader(block, None, self.statements, is_signature=False)
                     function = reader.function()
                     value = ""
                     if function.value:
@@ -269,13 +293,14 @@ class _Reader:
 
     def _used(self, name: str, is_array: bool) -> tuple[str, str]:
         """The mode of an argument without an intent, from what the source does with it."""
-        assigned = re.search(
-            rf"^\s*(\d+\s+)?(if\s*\(.*\)\s*)?{name}\s*(\(.*\))?\s*=[^=]", self.source, re.I | re.M
-        )
-        if assigned:
+        # f2py renames what is a word of C, such as `long`.
+        name = re.escape(name.removesuffix("_bn")) + "(_bn)?"
+        before = r"^\s*((if|where|forall|else\s*where)\s*\(.*\)\s*|do\s+(\d+\s*,?\s*)?)?"
+        assigned = rf"{before}{name}\s*(\(.*\))?\s*=[^=]"
+        if re.search(assigned, self.statements, re.I | re.M):
             return "INOUT", "is it only written (OUT)?"
-        calls = re.search(rf"^\s*call\b.*\b{name}\b", self.source, re.I | re.M)
-        if calls:
+        passed = rf"{before}(call|read|inquire)\b.*\b{name}\b"
+        if re.search(passed, self.statements, re.I | re.M):
             return ("INOUT", "is it changed?") if is_array else ("IN", "is it changed (INOUT)?")
         return "IN", ""
 
