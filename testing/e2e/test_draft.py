@@ -427,6 +427,28 @@ def test_what_a_fortran_source_changes_is_no_mere_input(tmp_path):
     assert "IN double u[n])" in text
 
 
+def test_implicit_types_of_fortran_end_with_their_procedure(tmp_path):
+    text = drafted(
+        tmp_path,
+        "old.f",
+        "      SUBROUTINE ONE(A, K)\n      IMPLICIT REAL*8 (A-H, O-Z), INTEGER*8 (K)\n      END\n"
+        "      SUBROUTINE TWO(A, K)\n      END\n",
+    )
+    assert "Define one(IN double a, IN long k)" in text
+    assert "Define two(IN float a, IN int k)" in text
+    text = drafted(
+        tmp_path,
+        "host.f90",
+        "module host\nimplicit real(8) (a-h)\ncontains\n"
+        "subroutine one(a, x)\nend subroutine\n"
+        "subroutine two(a, x)\nimplicit complex (x)\nend subroutine\nend module\n"
+        "subroutine three(a, x)\nend subroutine\n",
+    )
+    assert "Define one(IN double a, IN float x)" in text
+    assert "Define two(IN double a, IN scomplex x)" in text
+    assert "Define three(IN float a, IN float x)" in text
+
+
 def test_a_source_without_functions_is_an_error(tmp_path):
     (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
     (tmp_path / "words.pyf").write_text("x\n")

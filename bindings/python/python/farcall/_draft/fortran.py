@@ -2,6 +2,8 @@
 
 import pathlib
 import re
+import string
+import unittest.mock
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -37,7 +39,8 @@ def read(path: pathlib.Path) -> Draft:
     if "\0" in source:
         raise ValueError(f"{path}: this is not a text of Fortran")
     try:
-        blocks = crackfortran.crackfortran([str(path)])
+        with unittest.mock.patch.object(crackfortran, "buildimplicitrules", _implicit_rules):
+            blocks = crackfortran.crackfortran([str(path)])
     except Exception as error:  # The parser raises this class itself.
         reason = " ".join(str(error).split())
         raise ValueError(f"{path}: the parser of f2py fails: {reason}") from None
@@ -52,6 +55,24 @@ def read(path: pathlib.Path) -> Draft:
             draft.left_out.append(f"{block['name']}: {reason}")
         draft.shim += reader.shim
     return draft
+
+
+def _implicit_rules(
+    block: Mapping[str, Any],
+) -> tuple[dict[str, Mapping[str, Any]] | None, dict[str, Any]]:
+    """The types of names that a procedure does not declare. Those of f2py forget the rules of the
+    host, and keep the rules of one procedure for all that follow."""
+    usual: dict[str, Mapping[str, Any]] = {
+        letter: {"typespec": "integer" if letter in "ijklmn" else "real"}
+        for letter in string.ascii_lowercase + "$_"
+    }
+    own = block.get("implicit", {})
+    if own is None:
+        return None, {}
+    host = block.get("parent_block")
+    has_host = host is not None and host["block"] != "interface"
+    rules = _implicit_rules(host)[0] if has_host else usual
+    return {**(rules or usual), **own} if own else rules, {}
 
 
 def _statements(source: str, is_fixed: bool) -> str:
