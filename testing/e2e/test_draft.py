@@ -449,6 +449,34 @@ def test_implicit_types_of_fortran_end_with_their_procedure(tmp_path):
     assert "Define three(IN float a, IN float x)" in text
 
 
+def test_shapes_that_fortran_arrays_take_from_others(start, tmp_path):
+    source = """
+module shapes
+contains
+  subroutine flat(a, y)
+    real(8), intent(in) :: a(:, :)
+    real(8), intent(out) :: y(size(a))
+    y = reshape(a, [size(a)])
+  end subroutine
+  subroutine shifted(k, x, y)
+    integer, intent(in) :: k
+    real(8), intent(in) :: x(0:, k:)
+    real(8), intent(out) :: y(size(x, dim=1), size(x, 2))
+    y(:, 1) = x(:, k + 1)
+    y(:, 2:) = x(:, k + 1:)
+  end subroutine
+end module
+"""
+    text = drafted(tmp_path, "shapes.f90", source)
+    assert "OUT double y[(a_n1 * a_n2)]" in text
+    build(tmp_path, "libshapes.so", "gfortran", "shapes.f90", "drafted_shim.f90")
+    server = start(tmp_path / "drafted.idl").connect()
+    a = np.asfortranarray([[1.0, 2, 3], [4, 5, 6]])
+    np.testing.assert_array_equal(server.call("flat", a=a).y, [1, 4, 2, 5, 3, 6])
+    y = server.call("shifted", k=5, x=a).y
+    np.testing.assert_array_equal(y, [[2, 2, 3], [5, 5, 6]])
+
+
 def test_a_source_without_functions_is_an_error(tmp_path):
     (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
     (tmp_path / "words.pyf").write_text("x\n")

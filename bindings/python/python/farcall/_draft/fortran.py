@@ -327,7 +327,8 @@ class _Reader:
 
     def _size(self, name: str, dim: str, position: int) -> tuple[str, str]:
         """The size of a dimension, and a question if the source does not say it."""
-        if dim == ":":
+        # f2py makes `1 -  + ` of a lower bound without an upper one.
+        if dim == ":" or re.search(r"\+ ( -|$)", dim):
             added = free_name(f"{name}_n{position + 1}", self.taken)
             self.lengths[name, position + 1] = added
             self.added.append(Parameter(added, "int"))
@@ -339,7 +340,8 @@ class _Reader:
         if "*" in (dim, dim[-1:]) and not re.search(r"\w", dim.replace("*", "")):
             size = likely_size(name, self.scalars)
             return size or "1", f"is its size {size}?" if size else "what is its size, if not 1?"
-        dim = re.sub(r"(?:size|shape|len)\((\w+)(?:,\s*(\d))?\)", self._assumed, dim.lower())
+        asked = r"size\(\s*(\w+)\s*(?:,\s*(?:dim\s*=\s*)?(\d)\s*)?\)"
+        dim = re.sub(asked, self._assumed, dim.lower())
         known = {*self.scalars, *(one.name for one in self.added), "max", "min"}
         words = re.findall(r"[A-Za-z_]\w*", dim)
         if any(word.lower() not in known for word in words):
@@ -348,8 +350,11 @@ class _Reader:
         return dim.lower().replace("**", "^"), ""
 
     def _assumed(self, size: re.Match[str]) -> str:
-        """The parameter for a size of an array of assumed shape."""
-        return self.lengths.get((size[1], int(size[2] or 1)), size[0])
+        """The parameters for a size of an array of assumed shape."""
+        if size[2]:
+            return self.lengths.get((size[1], int(size[2])), size[0])
+        every = [added for (array, _), added in self.lengths.items() if array == size[1]]
+        return f"({' * '.join(every)})" if len(every) > 1 else "".join(every) or size[0]
 
     def _make_shim(self, function: Function) -> None:
         """A procedure outside of the module, which passes its arguments on."""
