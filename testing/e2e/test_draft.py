@@ -477,6 +477,24 @@ end module
     np.testing.assert_array_equal(y, [[2, 2, 3], [5, 5, 6]])
 
 
+def test_arrays_as_values_of_fortran(start, tmp_path):
+    ramp = (
+        "function ramp(n) result(y)\n  integer, intent(in) :: n\n  real(8) :: y(n, 2)\n"
+        "  integer :: i\n  y(:, 1) = [(i, i = 1, n)]\n  y(:, 2) = 0\nend function\n"
+        "function grown(n) result(y)\n  integer, intent(in) :: n\n"
+        "  real(8), allocatable :: y(:)\n  allocate(y(n))\nend function\n"
+    )
+    (tmp_path / "outside.f90").write_text(f"subroutine other()\nend subroutine\n{ramp}")
+    draft(tmp_path, "outside.f90", "-o", "outside.idl")
+    text = (tmp_path / "outside.idl").read_text()
+    assert "left out: ramp: its value is an array, which only Fortran can receive" in text
+    text = drafted(tmp_path, "values.f90", f"module values\ncontains\n{ramp}end module\n")
+    assert "left out: grown: its value is an array" in text
+    build(tmp_path, "libvalues.so", "gfortran", "values.f90", "drafted_shim.f90")
+    server = start(tmp_path / "drafted.idl").connect()
+    np.testing.assert_array_equal(server.call("ramp", n=3).value, [[1, 0], [2, 0], [3, 0]])
+
+
 def test_a_source_without_functions_is_an_error(tmp_path):
     (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
     (tmp_path / "words.pyf").write_text("x\n")

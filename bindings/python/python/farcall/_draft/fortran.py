@@ -154,13 +154,8 @@ class _Reader:
                 function.parameters.append(self._parameter(name, index))
             function.arguments.append(name_of(name, index))
         if block["block"] == "function":
-            result = block.get("result", block["name"])
-            number = self._value_type(result)
-            if number == "char":
-                raise RefusedError("its value is a text, which no interface has")
-            asked = self.asked.get(result, "")
             function.value = free_name("value", self.taken)
-            function.parameters.append(Parameter(function.value, number, "OUT", ["1"], asked))
+            function.parameters.append(self._value(function.value))
         if self.module is not None and not self.is_signature:
             self._make_shim(function)
         elif self.added:
@@ -246,6 +241,22 @@ class _Reader:
             variable["kindselector"] = {"kind": prefix[1]}
             self.variables = {**self.variables, result: variable}
         return self._type(result)
+
+    def _value(self, name: str) -> Parameter:
+        """The parameter for the value of a function. A shim can store an array."""
+        result = self.block.get("result", self.block["name"])
+        number, dims = self._value_type(result), self._dimension(result)
+        if number == "char":
+            raise RefusedError("its value is a text, which no interface has")
+        has_shim = self.module is not None and not self.is_signature
+        if dims and (not has_shim or ":" in dims):
+            raise RefusedError("its value is an array, which only Fortran can receive")
+        sizes, asked = [], self.asked.get(result, "")
+        for position, dim in enumerate(dims):
+            size, question = self._size(result, dim, position)
+            sizes.append(size)
+            asked = " ".join(filter(None, [question, asked]))
+        return Parameter(name, number, "OUT", sizes[::-1] or ["1"], asked)
 
     def _callback(self, name: str) -> Callback | None:
         """The argument as a callback, if it is a procedure."""
