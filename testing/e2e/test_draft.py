@@ -495,6 +495,24 @@ def test_arrays_as_values_of_fortran(start, tmp_path):
     np.testing.assert_array_equal(server.call("ramp", n=3).value, [[1, 0], [2, 0], [3, 0]])
 
 
+def test_kinds_of_fortran_by_digits_and_range(tmp_path):
+    kinds = ["6, 37", "p=6, r=307", "9", "15, 307"]
+    text = drafted(
+        tmp_path,
+        "kinds.f90",
+        "subroutine f(a, b, c, d)\n"
+        + "".join(
+            f"real(selected_real_kind({kind})), intent(in) :: {name}\n"
+            for kind, name in zip(kinds, "abcd", strict=True)
+        )
+        + "end subroutine\n"
+        "subroutine wide(a)\nreal(selected_real_kind(15, 4000)), intent(in) :: a\n"
+        "end subroutine\n",
+    )
+    assert "f(IN float a, IN double b, IN double c, IN double d)" in text
+    assert "left out: wide: the kind of `a` is not known" in text
+
+
 def test_a_source_without_functions_is_an_error(tmp_path):
     (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
     (tmp_path / "words.pyf").write_text("x\n")

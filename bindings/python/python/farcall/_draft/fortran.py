@@ -200,10 +200,13 @@ class _Reader:
             kind = self._renamed(kind)
             if kind in _KINDS:
                 return _KINDS[kind]
-            if re.fullmatch(r"kind\([\d.]+d\d+\)|selected_real_kind\((p=)?1[0-5].*\)", kind):
+            if re.fullmatch(r"kind\([\d.]+d\d+\)", kind):
                 return 8
-            if re.fullmatch(r"selected_real_kind\((p=)?[1-6](,.*)?\)", kind):
-                return 4
+            digits = re.fullmatch(r"selected_real_kind\((?:p=)?(\d+)(?:,(?:r=)?(\d+))?\)", kind)
+            if digits:
+                needed = int(digits[1]), int(digits[2] or 0)
+                if needed[0] <= 15 and needed[1] <= 307:
+                    return 4 if needed[0] <= 6 and needed[1] <= 37 else 8
             known = self.variables.get(kind) or (self.module or {}).get("vars", {}).get(kind, {})
             if "=" not in known and kind in _USUAL:
                 self.asked[name] = f"has the kind {kind} {_USUAL[kind]} bytes?"
