@@ -513,6 +513,28 @@ def test_kinds_of_fortran_by_digits_and_range(tmp_path):
     assert "left out: wide: the kind of `a` is not known" in text
 
 
+def test_texts_of_fortran_are_padded_to_their_length(start, tmp_path):
+    """A procedure with character(4) reads four characters, whatever its caller passes."""
+    source = """
+subroutine codes(n, name, other, any, code)
+  integer, intent(in) :: n
+  character(4), intent(in) :: name
+  character(n), intent(in) :: other
+  character(*), intent(in) :: any
+  integer, intent(out) :: code(4, 2)
+  integer :: i
+  code(:, 1) = [(ichar(name(i:i)), i = 1, 4)]
+  code(:, 2) = [(ichar(other(i:i)), i = 1, n), len(any)]
+end subroutine
+"""
+    text = drafted(tmp_path, "padded.f90", source)
+    assert "IN string[4] name[1], IN string[n] other[1], IN string any" in text
+    build(tmp_path, "libpadded.so", "gfortran", "padded.f90")
+    server = start(tmp_path / "drafted.idl").connect()
+    code = server.call("codes", n=3, name=["A"], other=["B"], any="any").code
+    np.testing.assert_array_equal(code.T, [[65, 32, 32, 32], [66, 32, 32, 3]])
+
+
 def test_a_source_without_functions_is_an_error(tmp_path):
     (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
     (tmp_path / "words.pyf").write_text("x\n")

@@ -290,7 +290,9 @@ class _Reader:
             number, asked = self._text(name, mode if not dims else "")
             question = " ".join(filter(None, [asked, question]))
         if not dims:
-            return Parameter(shown, number, mode, [] if mode == "IN" else ["1"], question)
+            # A text with a length is one that the server pads.
+            is_plain = mode == "IN" and not number.startswith("string[")
+            return Parameter(shown, number, mode, [] if is_plain else ["1"], question)
         sizes = []
         for position, dim in enumerate(dims):
             size, asked = self._size(name, dim, position)
@@ -305,7 +307,7 @@ class _Reader:
         length = str(selector.get("*") or selector.get("len") or "1").strip("() ").lower()
         if length == "1":
             return "char", ""
-        if mode == "IN":
+        if mode == "IN" and length == "*":
             return "string", ""
         if length.isdigit() or length in self.scalars:
             return f"string[{length}]", ""
