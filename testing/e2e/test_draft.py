@@ -535,6 +535,30 @@ end subroutine
     np.testing.assert_array_equal(code.T, [[65, 32, 32, 32], [66, 32, 32, 3]])
 
 
+def test_signatures_of_c_functions(tmp_path):
+    text = drafted(
+        tmp_path,
+        "rows.pyf",
+        "python module rows\ninterface\n"
+        "subroutine rows(n, m, a)\n  intent(c)\n  intent(c) rows\n"
+        "  integer intent(in) :: n\n  integer intent(in) :: m\n"
+        "  double precision dimension(n, m), intent(in, out) :: a\nend subroutine\n"
+        "subroutine mixed(n, m)\n  intent(c) mixed\n"
+        "  integer intent(in) :: n\n  integer intent(in, c) :: m\nend subroutine\n"
+        "subroutine shifted(n, x, offset)\n  callstatement (*f2py_func)(&n, x + offset)\n"
+        "  callprotoargument int *, double *\n"
+        "  integer intent(in) :: n\n  integer intent(in) :: offset\n"
+        "  double precision dimension(n), intent(in) :: x\nend subroutine\n"
+        "subroutine result(n, x)\n  intent(c) result\n"
+        "  integer intent(in, c) :: n\n  integer intent(out) :: x\nend subroutine\n"
+        "end interface\nend python module\n",
+    )
+    assert 'result(IN int n, OUT int x[1]) Calls "C" result(n, x);' in text
+    assert 'INOUT double a[n][m]) Calls "C" rows(n, m, a);' in text
+    assert "left out: mixed: it is a function of C that takes `n` by reference" in text
+    assert "left out: shifted: f2py calls it by the C of `callstatement`" in text
+
+
 def test_a_source_without_functions_is_an_error(tmp_path):
     (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
     (tmp_path / "words.pyf").write_text("x\n")

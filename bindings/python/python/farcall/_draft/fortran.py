@@ -136,23 +136,13 @@ class _Reader:
         names = list(block.get("args", []))
         self.taken = [name_of(name, index) for index, name in enumerate(names)]
         function = Function(block["name"], self._symbol(), [], [], convention="FORTRAN")
+        if "callstatement" in block.get("f2pyenhancements", {}):
+            raise RefusedError("f2py calls it by the C of `callstatement`, which is not read")
         if "c" in block.get("f2pyintent", block.get("intent", [])):
             function.convention = "C"
         self.scalars = [one for one in names if not self._dimension(one) and self._is_integer(one)]
         for index, name in enumerate(names):
-            is_value = "value" in self._variable(name).get("attrspec", [])
-            if is_value and self.module is None:
-                raise RefusedError(f'it takes `{name}` by value, which is `Calls "C"`')
-            constant = self._hidden(name)
-            if constant is not None:
-                function.arguments.append(constant)
-                continue
-            callback = self._callback(name)
-            if callback is not None:
-                function.callbacks.append(callback)
-            else:
-                function.parameters.append(self._parameter(name, index))
-            function.arguments.append(name_of(name, index))
+            self._argument(function, name, index)
         if block["block"] == "function":
             function.value = free_name("value", self.taken)
             function.parameters.append(self._value(function.value))
@@ -163,6 +153,26 @@ class _Reader:
                 "it has arrays of assumed shape, and no module that a shim could use"
             )
         return function
+
+    def _argument(self, function: Function, name: str, index: int) -> None:
+        """Adds an argument to the function."""
+        is_value = "value" in self._variable(name).get("attrspec", [])
+        if is_value and self.module is None:
+            raise RefusedError(f'it takes `{name}` by value, which is `Calls "C"`')
+        constant = self._hidden(name)
+        if constant is not None:
+            function.arguments.append(constant)
+            return
+        callback = self._callback(name)
+        if callback is not None:
+            function.callbacks.append(callback)
+        else:
+            parameter = self._parameter(name, index)
+            is_reference = "c" not in self._variable(name).get("intent", [])
+            if function.convention == "C" and is_reference and not parameter.sizes:
+                raise RefusedError(f"it is a function of C that takes `{name}` by reference")
+            function.parameters.append(parameter)
+        function.arguments.append(name_of(name, index))
 
     def _symbol(self) -> str:
         enhanced = self.block.get("f2pyenhancements", {})
@@ -298,7 +308,8 @@ class _Reader:
             size, asked = self._size(name, dim, position)
             sizes.append(size)
             question = " ".join(filter(None, [asked, question]))
-        return Parameter(shown, number, mode, sizes[::-1], question)
+        # What has `intent(c)` lies by rows, as its dimensions say.
+        return Parameter(shown, number, mode, sizes if "c" in intent else sizes[::-1], question)
 
     def _text(self, name: str, mode: str) -> tuple[str, str]:
         """The type of a character, a text or an array of them, and a question about its length.
