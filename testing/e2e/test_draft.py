@@ -559,6 +559,16 @@ def test_signatures_of_c_functions(tmp_path):
     assert "left out: shifted: f2py calls it by the C of `callstatement`" in text
 
 
+def test_standard_output_is_the_draft_alone(tmp_path):
+    """The parser of f2py prints dimensions that it does not expect, and a module what it likes."""
+    (tmp_path / "words.f").write_text(
+        "      SUBROUTINE F(N, X)\n      CHARACTER X(N)*5\n      END\n"
+    )
+    (tmp_path / "loud.py").write_text("print('loud')\ndef f(x: float) -> float:\n    return x\n")
+    for name, first in ("words.f", "Module words;"), ("loud.py", '"""Serves'):
+        assert draft(tmp_path, name).stdout.startswith(first)
+
+
 def test_a_source_without_functions_is_an_error(tmp_path):
     (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
     (tmp_path / "words.pyf").write_text("x\n")

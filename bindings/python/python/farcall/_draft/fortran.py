@@ -1,5 +1,7 @@
 """Reads sources of Fortran 77 and 90, modules, and `.pyf` files, with the parser of f2py."""
 
+import contextlib
+import io
 import pathlib
 import re
 import string
@@ -39,7 +41,9 @@ def read(path: pathlib.Path) -> Draft:
     if "\0" in source:
         raise ValueError(f"{path}: this is not a text of Fortran")
     try:
-        with unittest.mock.patch.object(crackfortran, "buildimplicitrules", _implicit_rules):
+        rules = unittest.mock.patch.object(crackfortran, "buildimplicitrules", _implicit_rules)
+        # It prints what it does not understand.
+        with rules, contextlib.redirect_stdout(io.StringIO()):
             blocks = crackfortran.crackfortran([str(path)])
     except Exception as error:  # The parser raises this class itself.
         reason = " ".join(str(error).split())

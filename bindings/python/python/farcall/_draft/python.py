@@ -1,5 +1,6 @@
 """Reads Python modules with type hints, and writes modules that `farcall serve` takes."""
 
+import contextlib
 import importlib.util
 import inspect
 import pathlib
@@ -56,7 +57,9 @@ def _load(path: pathlib.Path) -> types.ModuleType:
     sys.path.insert(0, str(path.resolve().parent))
     sys.modules[path.stem] = module
     try:
-        spec.loader.exec_module(module)
+        # What the module prints is no part of the draft.
+        with contextlib.redirect_stdout(sys.stderr):
+            spec.loader.exec_module(module)
     except Exception as error:
         raise ValueError(f"{path}: it raised {type(error).__name__}: {error}") from None
     return module
