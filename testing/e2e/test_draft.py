@@ -569,6 +569,20 @@ def test_standard_output_is_the_draft_alone(tmp_path):
         assert draft(tmp_path, name).stdout.startswith(first)
 
 
+def test_files_that_a_fortran_source_includes(tmp_path):
+    """They often have the types. What is not read is a question."""
+    (tmp_path / "types").mkdir()
+    (tmp_path / "types" / "types.inc").write_text("      IMPLICIT REAL*8 (A-H, O-Z)\n")
+    source = "      SUBROUTINE F(A)\n      INCLUDE 'types.inc'\n      END\n"
+    text = drafted(tmp_path, "old.f", source)
+    question = "/* ? types.inc, which the source includes, was not read: are the types right? */"
+    assert f"{question} Define f(IN float a)" in text
+    text = draft(tmp_path, "-I", "types", "old.f").stdout
+    assert "types.inc" not in text and "Define f(IN double a)" in text
+    text = drafted(tmp_path, "new.f", f'#include "types.inc"\n{source}')
+    assert f"{question} Define f(" in text
+
+
 def test_a_source_without_functions_is_an_error(tmp_path):
     (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
     (tmp_path / "words.pyf").write_text("x\n")

@@ -32,14 +32,16 @@ class RefusedError(Exception):
     """A procedure that no interface describes, and why."""
 
 
-def read(path: pathlib.Path) -> Draft:
-    """The procedures of a file."""
+def read(path: pathlib.Path, include: Sequence[str]) -> Draft:
+    """The procedures of a file, which may include files of its folder and of others."""
     from numpy.f2py import crackfortran
 
     crackfortran.verbose, crackfortran.quiet = 0, 1
     source = path.read_text(errors="replace")
     if "\0" in source:
         raise ValueError(f"{path}: this is not a text of Fortran")
+    crackfortran.include_paths = list(include)
+    questions = _not_read(source, [str(path.parent), *include])
     try:
         rules = unittest.mock.patch.object(crackfortran, "buildimplicitrules", _implicit_rules)
         # It prints what it does not understand.
@@ -55,10 +57,25 @@ def read(path: pathlib.Path) -> Draft:
         reader = _Reader(block, module, statements, is_signature=path.suffix == ".pyf")
         try:
             draft.functions.append(reader.function())
+            draft.functions[-1].questions += questions
         except RefusedError as reason:
             draft.left_out.append(f"{block['name']}: {reason}")
         draft.shim += reader.shim
     return draft
+
+
+def _not_read(source: str, folders: Sequence[str]) -> list[str]:
+    """Questions about files that the source includes and the parser does not read."""
+    line = re.compile(r"^\s*(#?)\s*include\s*['\"<]([^'\">]+)", re.I | re.M)
+    found = {
+        name: not hashed and any(pathlib.Path(folder, name).is_file() for folder in folders)
+        for hashed, name in line.findall(source)
+    }
+    return [
+        f"{name}, which the source includes, was not read: are the types right?"
+        for name, is_read in found.items()
+        if not is_read
+    ]
 
 
 def _implicit_rules(
