@@ -583,6 +583,23 @@ def test_files_that_a_fortran_source_includes(tmp_path):
     assert f"{question} Define f(" in text
 
 
+def test_python_functions_of_lists_get_lists(start, tmp_path):
+    (tmp_path / "lists.py").write_text(
+        "from collections.abc import Iterator, Sequence\n"
+        "def double(x: list[float]) -> float:\n    return float(len(x + x))\n"
+        "def thrice(*, x: Sequence[int]) -> int:\n    return len(x * 3)\n"
+        "def union(x: set[int]) -> int:\n    return len(x | {1})\n"
+        "def each(x: list[float]) -> Iterator[float]:\n    yield from x\n"
+    )
+    draft(tmp_path, "lists.py", "-o", "served_lists.py")
+    text = (tmp_path / "served_lists.py").read_text()
+    assert "left out: union: `x` is set[int], which no interface has" in text
+    assert "left out: each: `value` is collections.abc.Iterator[float]" in text
+    server = start(tmp_path / "served_lists.py", options=["--no-sandbox"]).connect()
+    assert server.call("served_lists/double", x=np.array([1.0, 2.0])).value == 4
+    assert server.call("served_lists/thrice", x=np.array([1, 2])).value == 6
+
+
 def test_a_source_without_functions_is_an_error(tmp_path):
     (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
     (tmp_path / "words.pyf").write_text("x\n")

@@ -1,5 +1,6 @@
 """Reads Python modules with type hints, and writes modules that `farcall serve` takes."""
 
+import collections.abc
 import contextlib
 import importlib.util
 import inspect
@@ -13,6 +14,11 @@ import numpy as np
 
 from .form import free_name
 
+# Hints of arrays that a function takes as lists.
+_LISTS = {
+    list, collections.abc.Sequence, collections.abc.MutableSequence, collections.abc.Collection,
+    collections.abc.Iterable,
+}  # fmt: skip
 _SCALARS = {int: "long", float: "double", complex: "dcomplex", str: "string", bool: "bool"}
 
 
@@ -100,10 +106,12 @@ def _function(module: str, name: str, function: Any) -> list[str]:
     interface = f"{name}({', '.join(declared)})"
     description = (inspect.getdoc(function) or name).splitlines()[0]
     description = description.replace("\\", "\\\\").replace('"', '\\"')
-    given = [
-        f"{parameter}={parameter}" if known.kind == known.KEYWORD_ONLY else parameter
-        for parameter, known in parameters.items()
-    ]
+    given = []
+    for parameter, known in parameters.items():
+        # Lists do other things than arrays: `x + x` has twice as many elements.
+        is_list = typing.get_origin(hints[parameter]) in _LISTS
+        value = f"{parameter}.tolist()" if is_list else parameter
+        given.append(f"{parameter}={value}" if known.kind == known.KEYWORD_ONLY else value)
     return [
         *(f"# ? {question}" for question in questions),
         f'@farcall.library("{interface}")',
@@ -144,7 +152,8 @@ def _element(name: str, hint: Any) -> tuple[str, list[str]]:
         if inner and isinstance(inner[0], type) and issubclass(inner[0], np.generic):
             return _of_dtype(name, np.dtype(inner[0])), []
         return "double", [f"are the elements of `{name}` double?"]
-    if len(arguments) == 1 and arguments[0] in (int, float, complex):
+    is_list = typing.get_origin(hint) in _LISTS
+    if is_list and len(arguments) == 1 and arguments[0] in (int, float, complex):
         return _SCALARS[arguments[0]], []
     raise RefusedError(f"`{name}` is {hint!r}, which no interface has")
 
