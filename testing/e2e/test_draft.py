@@ -320,12 +320,12 @@ def test_python_functions_of_every_signature(start, tmp_path):
     assert server.call("served_odd/sized", x=np.ones(3), n_x=4).value == 7
 
 
-def drafted(folder, name, source):
+def drafted(folder, name, source, output="drafted.idl"):
     """The draft of a source, in one line."""
     (folder / name).write_text(source)
-    draft(folder, name, "-o", "drafted.idl")
-    text = (folder / "drafted.idl").read_text()
-    check(folder, "drafted.idl")
+    draft(folder, name, "-o", output)
+    text = (folder / output).read_text()
+    check(folder, output)
     return " ".join(text.split())
 
 
@@ -600,10 +600,26 @@ def test_python_functions_of_lists_get_lists(start, tmp_path):
     assert server.call("served_lists/thrice", x=np.array([1, 2])).value == 6
 
 
+def test_python_hints_that_say_little(tmp_path):
+    text = drafted(
+        tmp_path,
+        "hints.py",
+        "import numpy as np\nimport numpy.typing as npt\n"
+        "def unknown(x: 'Missing') -> float:\n    return 1.0\n"
+        "def odd(x: [1, 2]) -> float:\n    return 1.0\n"
+        "def some(x: npt.NDArray[np.floating]) -> float:\n    return 1.0\n",
+        "drafted.py",
+    )
+    assert "left out: unknown: its type hints cannot be read: name 'Missing' is not defined" in text
+    assert "left out: odd: `x` is [1, 2], which no interface has" in text
+    assert "# ? are the elements of `x` double?" in text
+
+
 def test_a_source_without_functions_is_an_error(tmp_path):
     (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
     (tmp_path / "words.pyf").write_text("x\n")
     (tmp_path / "bytes.f90").write_bytes(bytes(range(256)) * 8)
+    (tmp_path / "script.py").write_text("import sys\nsys.exit(0)\n")
     (tmp_path / "folder.h").mkdir()
     for name, text in (
         ("none.f", "no function has an interface"),
@@ -612,6 +628,7 @@ def test_a_source_without_functions_is_an_error(tmp_path):
         ("missing.f90", "missing.f90: there is no such file"),
         ("folder.h", "folder.h: this is not a file of text"),
         ("words.pyf", "words.pyf: the parser of f2py fails"),
+        ("script.py", "script.py: it raised SystemExit: 0"),
         ("bytes.f90", "bytes.f90: this is not a text of Fortran"),
     ):
         words = [FARCALL, "idl", "draft", name]

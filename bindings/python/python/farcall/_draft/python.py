@@ -66,34 +66,44 @@ def _load(path: pathlib.Path) -> types.ModuleType:
         # What the module prints is no part of the draft.
         with contextlib.redirect_stdout(sys.stderr):
             spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"{path}: it raised {type(error).__name__}: {error}") from None
     return module
 
 
-def _function(module: str, name: str, function: Any) -> list[str]:
+def _signature(function: Any) -> tuple[dict[str, Any], list[inspect.Parameter]]:
+    """The hints of a function, with that of its result, and its parameters."""
     if isinstance(function, type):
         raise RefusedError("it is a class; functions that use it can be served")
     if inspect.iscoroutinefunction(function):
         raise RefusedError(
             "it is `async`; a function that runs it with `asyncio.run` can be served"
         )
-    hints = typing.get_type_hints(function)
+    try:
+        hints = typing.get_type_hints(function)
+        parameters = list(inspect.signature(function).parameters.values())
+    except Exception as error:  # Hints are expressions.
+        raise RefusedError(f"its type hints cannot be read: {error}") from None
+    for parameter in parameters:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise RefusedError(f"`{parameter}` is any number of arguments")
+        if parameter.name not in hints:
+            raise RefusedError(f"`{parameter.name}` has no type hint")
+    if hints.get("return") is None:
+        raise RefusedError("the type of its result is not stated")
+    return hints, parameters
+
+
+def _function(module: str, name: str, function: Any) -> list[str]:
+    hints, parameters = _signature(function)
     declared: list[str] = []
     questions: list[str] = []
-    parameters = inspect.signature(function).parameters
-    names = list(parameters)
-    for parameter, known in parameters.items():
-        if known.kind in (known.VAR_POSITIONAL, known.VAR_KEYWORD):
-            raise RefusedError(f"`{known}` is any number of arguments")
-        if parameter not in hints:
-            raise RefusedError(f"`{parameter}` has no type hint")
+    names = [parameter.name for parameter in parameters]
+    for parameter in names:
         text, asked = _declaration(parameter, hints[parameter], names)
         declared += text
         questions += asked
-    result = hints.get("return")
-    if result is None:
-        raise RefusedError("the type of its result is not stated")
+    result = hints["return"]
     results = [result]
     if typing.get_origin(result) is tuple:
         results = list(typing.get_args(result))
@@ -107,11 +117,11 @@ def _function(module: str, name: str, function: Any) -> list[str]:
     description = (inspect.getdoc(function) or name).splitlines()[0]
     description = description.replace("\\", "\\\\").replace('"', '\\"')
     given = []
-    for parameter, known in parameters.items():
+    for one in parameters:
         # Lists do other things than arrays: `x + x` has twice as many elements.
-        is_list = typing.get_origin(hints[parameter]) in _LISTS
-        value = f"{parameter}.tolist()" if is_list else parameter
-        given.append(f"{parameter}={value}" if known.kind == known.KEYWORD_ONLY else value)
+        is_list = typing.get_origin(hints[one.name]) in _LISTS
+        value = f"{one.name}.tolist()" if is_list else one.name
+        given.append(f"{one.name}={value}" if one.kind == one.KEYWORD_ONLY else value)
     return [
         *(f"# ? {question}" for question in questions),
         f'@farcall.library("{interface}")',
@@ -123,7 +133,7 @@ def _function(module: str, name: str, function: Any) -> list[str]:
 
 def _declaration(name: str, hint: Any, names: list[str]) -> tuple[list[str], list[str]]:
     """A parameter, with its size before it if it is an array, and questions."""
-    if hint in _SCALARS:
+    if isinstance(hint, type) and hint in _SCALARS:
         return [f"IN {_SCALARS[hint]} {name}"], []
     element, asked = _element(name, hint)
     size = free_name(f"n_{name}", names)
@@ -134,7 +144,7 @@ def _declaration(name: str, hint: Any, names: list[str]) -> tuple[list[str], lis
 def _result(name: str, hint: Any, sizes: list[str]) -> tuple[str, list[str]]:
     if hint is str:
         return f"OUT string[256] {name}[1]", [f"how long can `{name}` be, if not 256 bytes?"]
-    if hint in _SCALARS:
+    if isinstance(hint, type) and hint in _SCALARS:
         return f"OUT {_SCALARS[hint]} *{name}", []
     element, asked = _element(name, hint)
     if not sizes:
@@ -149,7 +159,8 @@ def _element(name: str, hint: Any) -> tuple[str, list[str]]:
     arguments = typing.get_args(hint)
     if typing.get_origin(hint) is np.ndarray:
         inner = typing.get_args(arguments[1])
-        if inner and isinstance(inner[0], type) and issubclass(inner[0], np.generic):
+        # Others are names of several types, such as `np.floating`.
+        if inner and inner[0] in set(np.sctypeDict.values()):
             return _of_dtype(name, np.dtype(inner[0])), []
         return "double", [f"are the elements of `{name}` double?"]
     is_list = typing.get_origin(hint) in _LISTS
