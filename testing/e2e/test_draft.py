@@ -615,10 +615,30 @@ def test_python_hints_that_say_little(tmp_path):
     assert "# ? are the elements of `x` double?" in text
 
 
+def test_python_functions_may_have_any_name(start, tmp_path):
+    (tmp_path / "heat.py").write_text(
+        "import functools\n"
+        "def heat(x: float) -> float:\n    return x + 1\n"
+        "def farcall(heat_: float) -> float:\n    return heat_ + 2\n"
+        "def words(*, string: str, double: float, double_: float) -> float:\n"
+        "    return len(string) + double + 10 * double_\n"
+        "@functools.cache\ndef kept(x: float) -> float:\n    return x + 3\n"
+    )
+    draft(tmp_path, "heat.py", "-o", "served_heat.py")
+    assert check(tmp_path, "served_heat.py") == {"heat", "farcall", "words", "kept"}
+    server = start(tmp_path / "served_heat.py", options=["--no-sandbox"]).connect()
+    assert server.call("served_heat/heat", x=0.0).value == 1
+    assert server.call("served_heat/farcall", heat_=0.0).value == 2
+    assert server.call("served_heat/kept", x=0.0).value == 3
+    given = {"string_": "abc", "double__": 4.0, "double_": 5.0}
+    assert server.call("served_heat/words", **given).value == 57
+
+
 def test_a_source_without_functions_is_an_error(tmp_path):
     (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
     (tmp_path / "words.pyf").write_text("x\n")
     (tmp_path / "bytes.f90").write_bytes(bytes(range(256)) * 8)
+    (tmp_path / "my-model.py").write_text("def f(x: float) -> float:\n    return x\n")
     (tmp_path / "script.py").write_text("import sys\nsys.exit(0)\n")
     (tmp_path / "folder.h").mkdir()
     for name, text in (
@@ -629,6 +649,7 @@ def test_a_source_without_functions_is_an_error(tmp_path):
         ("folder.h", "folder.h: this is not a file of text"),
         ("words.pyf", "words.pyf: the parser of f2py fails"),
         ("script.py", "script.py: it raised SystemExit: 0"),
+        ("my-model.py", "my-model.py: `import` takes no module of this name"),
         ("bytes.f90", "bytes.f90: this is not a text of Fortran"),
     ):
         words = [FARCALL, "idl", "draft", name]

@@ -4,15 +4,17 @@ import collections.abc
 import contextlib
 import importlib.util
 import inspect
+import keyword
 import pathlib
 import sys
 import types
 import typing
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from .form import free_name
+from .form import free_name, name_of
 
 # Hints of arrays that a function takes as lists.
 _LISTS = {
@@ -28,31 +30,53 @@ class RefusedError(Exception):
 
 def read(path: pathlib.Path) -> str:
     """A module that serves the functions of another one."""
-    module = _load(path)
+    if not path.stem.isidentifier() or keyword.iskeyword(path.stem):
+        raise ValueError(f"{path}: `import` takes no module of this name; rename the file")
+    functions = dict(_functions(_load(path)))
+    taken = _taken(functions)
+    module, farcall = free_name(path.stem, taken), free_name("farcall", taken)
     lines = [
         f'"""Serves functions of `{path.stem}`: `farcall serve THIS_FILE`."""',
         "",
         "import pathlib",
         "import sys",
         "",
-        "import farcall",
+        _import("farcall", farcall),
         "",
         "sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))",
-        f"import {path.stem}  # ? is it in this folder, or installed?",
+        f"{_import(path.stem, module)}  # ? is it in this folder, or installed?",
     ]
     served = 0
-    for name, function in vars(module).items():
-        is_kind = isinstance(function, types.FunctionType | type)
-        if not is_kind or function.__module__ != path.stem or name.startswith("_"):
-            continue
+    for name, function in functions.items():
         try:
-            lines += ["", "", *_function(path.stem, name, function)]
+            lines += ["", "", *_function(farcall, module, name, function)]
             served += 1
         except RefusedError as reason:
             lines += ["", "", f"# ? left out: {name}: {reason}"]
     if served == 0:
         raise ValueError(f"{path}: no function has type hints that an interface can state")
     return "\n".join(lines) + "\n"
+
+
+def _import(name: str, wanted: str) -> str:
+    return f"import {name}" if name == wanted else f"import {name} as {wanted}"
+
+
+def _functions(module: types.ModuleType) -> Iterator[tuple[str, Any]]:
+    """What a module itself has to call, also if a decorator made it."""
+    for name, function in vars(module).items():
+        is_own = getattr(function, "__module__", None) == module.__name__
+        if callable(function) and is_own and not name.startswith("_"):
+            yield name, function
+
+
+def _taken(functions: Mapping[str, Any]) -> set[str]:
+    """Names that functions and their parameters have, which would hide a module."""
+    taken = set(functions)
+    for function in functions.values():
+        with contextlib.suppress(TypeError, ValueError):
+            taken.update(inspect.signature(function).parameters)
+    return taken
 
 
 def _load(path: pathlib.Path) -> types.ModuleType:
@@ -94,13 +118,15 @@ def _signature(function: Any) -> tuple[dict[str, Any], list[inspect.Parameter]]:
     return hints, parameters
 
 
-def _function(module: str, name: str, function: Any) -> list[str]:
+def _function(farcall: str, module: str, name: str, function: Any) -> list[str]:
     hints, parameters = _signature(function)
     declared: list[str] = []
     questions: list[str] = []
-    names = [parameter.name for parameter in parameters]
-    for parameter in names:
-        text, asked = _declaration(parameter, hints[parameter], names)
+    own = [parameter.name for parameter in parameters]
+    # The interface language takes some names for itself.
+    names = [one if name_of(one) == one else free_name(name_of(one), own) for one in own]
+    for parameter, shown in zip(own, names, strict=True):
+        text, asked = _declaration(shown, hints[parameter], names)
         declared += text
         questions += asked
     result = hints["return"]
@@ -117,14 +143,14 @@ def _function(module: str, name: str, function: Any) -> list[str]:
     description = (inspect.getdoc(function) or name).splitlines()[0]
     description = description.replace("\\", "\\\\").replace('"', '\\"')
     given = []
-    for one in parameters:
+    for one, shown in zip(parameters, names, strict=True):
         # Lists do other things than arrays: `x + x` has twice as many elements.
         is_list = typing.get_origin(hints[one.name]) in _LISTS
-        value = f"{one.name}.tolist()" if is_list else one.name
+        value = f"{shown}.tolist()" if is_list else shown
         given.append(f"{one.name}={value}" if one.kind == one.KEYWORD_ONLY else value)
     return [
         *(f"# ? {question}" for question in questions),
-        f'@farcall.library("{interface}")',
+        f'@{farcall}.library("{interface}")',
         f"def {name}({', '.join(names)}):",
         f'    """{description}"""',
         f"    return {module}.{name}({', '.join(given)})",
