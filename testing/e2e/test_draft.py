@@ -607,12 +607,16 @@ def test_python_hints_that_say_little(tmp_path):
         "import numpy as np\nimport numpy.typing as npt\n"
         "def unknown(x: 'Missing') -> float:\n    return 1.0\n"
         "def odd(x: [1, 2]) -> float:\n    return 1.0\n"
+        "def steps(n_steps: int, x: list[float]) -> list[float]:\n    return x\n"
+        "def fixed(n_steps: int) -> list[float]:\n    return [1.0]\n"
         "def some(x: npt.NDArray[np.floating]) -> float:\n    return 1.0\n",
         "drafted.py",
     )
     assert "left out: unknown: its type hints cannot be read: name 'Missing' is not defined" in text
     assert "left out: odd: `x` is [1, 2], which no interface has" in text
     assert "# ? are the elements of `x` double?" in text
+    assert "# ? has `value` the size n_x?" in text
+    assert "left out: fixed: no argument has the size of its result" in text
 
 
 def test_python_functions_may_have_any_name(start, tmp_path):

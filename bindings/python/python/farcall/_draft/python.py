@@ -133,7 +133,7 @@ def _function(farcall: str, module: str, name: str, function: Any) -> list[str]:
     results = [result]
     if typing.get_origin(result) is tuple:
         results = list(typing.get_args(result))
-    sizes = [text.split()[-1] for text in declared if text.startswith("IN long n_")]
+    sizes = [text.partition("[")[2].rstrip("]") for text in declared if "[" in text]
     for index, one in enumerate(results if result is not type(None) else []):
         shown = "value" if len(results) == 1 else f"value{index + 1}"
         returned, asked = _result(free_name(shown, names), one, sizes)
