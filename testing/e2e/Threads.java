@@ -1,6 +1,7 @@
 import farcall.Call;
 import farcall.FarcallException;
 import farcall.Function;
+import farcall.RemoteArray;
 import farcall.Server;
 import java.util.ArrayList;
 import java.util.List;
@@ -15,6 +16,7 @@ public final class Threads {
         try (Server server = new Server(arguments[0])) {
             failures(server.function("fails/late"), server.function("fails/both"));
         }
+        closed(new Server(arguments[0]));
     }
 
     /** Virtual threads that wait for one call get its failure, and not that of another one. */
@@ -32,6 +34,41 @@ public final class Threads {
                         throw new AssertionError(text.get());
                     }
                 }
+            }
+        }
+    }
+
+    /** A connection is closed while one thread calls with a stored array and another one gets it. */
+    private static void closed(Server server) throws InterruptedException {
+        Function both = server.function("fails/both");
+        RemoteArray stored = server.put(new double[] {1, 2, 3}, false);
+        // To copy it takes until the others wait.
+        double[] large = new double[1 << 25];
+        double[] total = new double[1];
+        Thread caller = new Thread(() -> both.call(large.length, large, stored, total));
+        Thread closer = new Thread(server::close);
+        Thread getter =
+                new Thread(
+                        () -> {
+                            try {
+                                stored.get(new double[3]);
+                            } catch (IllegalStateException closed) {
+                                return;
+                            }
+                        });
+        caller.start();
+        Thread.sleep(10);
+        closer.start();
+        while (closer.getState() == Thread.State.RUNNABLE) {
+            Thread.onSpinWait();
+        }
+        getter.start();
+        for (Thread thread : List.of(caller, closer, getter)) {
+            thread.join(30_000);
+            if (thread.isAlive()) {
+                // It would keep the program alive, too.
+                System.err.println("the threads wait for each other");
+                System.exit(1);
             }
         }
     }

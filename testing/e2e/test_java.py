@@ -72,7 +72,7 @@ def test_arrays_are_what_the_function_takes(start, tmp_path):
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def test_threads_that_share_a_call(start, tmp_path):
+def test_threads_that_share_a_call_or_a_connection(start, tmp_path):
     (tmp_path / "fails.idl").write_text(FAILS)
     server = start(tmp_path / "fails.idl", options=["--allow-code"])
     program = command(ROOT / "testing" / "e2e" / "Threads.java", tmp_path)

@@ -27,7 +27,7 @@ public final class RemoteArray implements AutoCloseable {
     }
 
     /** Fills an array of numbers, after all earlier calls that use the stored array. */
-    public synchronized void get(Object array) {
+    public void get(Object array) {
         MemorySegment memory = Arguments.memory(array);
         if (Arguments.kind(array) != kind) {
             throw new FarcallException(
@@ -37,13 +37,16 @@ public final class RemoteArray implements AutoCloseable {
         long bytes = memory.byteSize();
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment copy = arena.allocate(Math.max(1, bytes), 16);
-            server.whileOpen(
-                    () -> {
-                        Native.get(handle(), copy, bytes);
-                        return null;
-                    });
+            // The connection first and then the array, as in a call: otherwise the two can wait
+            // for each other while the server is being closed.
+            server.whileOpen(() -> fill(copy, bytes));
             memory.copyFrom(copy.asSlice(0, bytes));
         }
+    }
+
+    private synchronized Void fill(MemorySegment copy, long bytes) {
+        Native.get(handle(), copy, bytes);
+        return null;
     }
 
     /** Drops the array at the server. Calls that use it complete. */
