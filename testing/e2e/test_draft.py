@@ -638,6 +638,26 @@ def test_python_functions_may_have_any_name(start, tmp_path):
     assert server.call("served_heat/words", **given).value == 57
 
 
+def test_kinds_in_front_of_fortran_functions(tmp_path):
+    kinds = [
+        ("recursive integer(8)", "long"),
+        ("real(kind(1d0)) pure", "double"),
+        ("complex*16", "dcomplex"),
+        ("pure logical(kind = 1)", "bool"),
+        ("pure real(dp)", "double"),
+        ("real", "float"),
+        ("double precision", "double"),
+    ]
+    heads = "".join(
+        f"{kind} function f{index}(x) result(n)\n  use iso_fortran_env, only: dp => real64\n"
+        "  integer, intent(in) :: x\n  n = x\nend function\n"
+        for index, (kind, _) in enumerate(kinds)
+    )
+    text = drafted(tmp_path, "kinds.f90", heads)
+    for index, (_, name) in enumerate(kinds):
+        assert f"f{index}(IN int x, OUT {name} value[1])" in text
+
+
 def test_a_source_without_functions_is_an_error(tmp_path):
     (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
     (tmp_path / "words.pyf").write_text("x\n")

@@ -268,11 +268,15 @@ class _Reader:
 
     def _value_type(self, result: str) -> str:
         """The type of the value, which may stand in front of `function`."""
-        prefix = re.match(r"(?:real|complex|integer)\s*\((?:kind\s*=\s*)?(\w+)\)",
-                          str(self.block.get("prefix", "")))  # fmt: skip
+        prefix = re.search(
+            r"\b(?:real|complex|integer|logical)\s*"
+            r"(?:\*\s*(\d+)|\(\s*(?:kind\s*=)?((?:[^()]|\([^()]*\))+)\))",
+            str(self.block.get("prefix", "")),
+            re.I,
+        )
         variable = dict(self._variable(result))
         if prefix and "kindselector" not in variable:
-            variable["kindselector"] = {"kind": prefix[1]}
+            variable["kindselector"] = {"*": prefix[1]} if prefix[1] else {"kind": prefix[2]}
             self.variables = {**self.variables, result: variable}
         return self._type(result)
 
