@@ -658,6 +658,32 @@ def test_kinds_in_front_of_fortran_functions(tmp_path):
         assert f"f{index}(IN int x, OUT {name} value[1])" in text
 
 
+def test_a_procedure_argument_of_fortran_is_no_number(tmp_path):
+    source = """
+module calls
+  abstract interface
+    function shape_of(x) result(y)
+      real(8), intent(in) :: x
+      real(8) :: y
+    end function
+  end interface
+contains
+  subroutine apply(f, x)
+    procedure(shape_of) :: f
+    real(8), intent(inout) :: x
+    x = f(x)
+  end subroutine
+  subroutine other(x)
+    real(8), intent(inout) :: x
+    x = 0
+  end subroutine
+end module
+"""
+    text = drafted(tmp_path, "calls.f90", source)
+    assert "left out: apply: the source does not say which arguments its callback `f` has" in text
+    assert "Define other(INOUT double x[1])" in text
+
+
 def test_a_source_without_functions_is_an_error(tmp_path):
     (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
     (tmp_path / "words.pyf").write_text("x\n")

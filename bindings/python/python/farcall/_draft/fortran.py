@@ -308,7 +308,10 @@ class _Reader:
                         value = function.parameters.pop().type
                     given: list[Parameter | None] = list(function.parameters)
                     return Callback(name_of(name), value, given)
-        if "external" in self._variable(name).get("attrspec", []):
+        # f2py does not read the statement `procedure (interface) :: f`.
+        declared = rf"^\s*procedure\s*\(.*::.*\b{re.escape(name)}\b"
+        is_procedure = re.search(declared, self.statements, re.I | re.M) is not None
+        if is_procedure or "external" in self._variable(name).get("attrspec", []):
             raise RefusedError(f"the source does not say which arguments its callback `{name}` has")
         return None
 
