@@ -684,6 +684,60 @@ end module
     assert "Define other(INOUT double x[1])" in text
 
 
+def test_callbacks_of_a_fortran_module(start, tmp_path):
+    source = """
+module backs
+  implicit none
+contains
+  function applied(f, a) result(r)
+    interface
+      function f(x) result(y)
+        real(8), intent(in) :: x
+        real(8) :: y
+      end function
+    end interface
+    real(8), intent(in) :: a
+    real(8) :: r
+    r = f(a)
+  end function
+  subroutine each(s, n, x)
+    interface
+      subroutine s(n, x)
+        integer, intent(in) :: n
+        real(8), intent(inout) :: x(n)
+      end subroutine
+    end interface
+    integer, intent(in) :: n
+    real(8), intent(inout) :: x(n)
+    call s(n, x)
+  end subroutine
+end module
+"""
+    drafted(tmp_path, "backs.f90", source)
+    build(tmp_path, "libbacks.so", "gfortran", "backs.f90", "drafted_shim.f90")
+    server = start(tmp_path / "drafted.idl").connect()
+    assert server.call("applied", a=3.0, f=lambda x: x * x).value == 9
+    x = np.arange(3.0)
+
+    def twice(n, x):
+        x[:n] *= 2
+
+    server.call("each", n=3, x=x, s=twice)
+    np.testing.assert_array_equal(x, [0, 2, 4])
+
+
+def test_a_shim_has_arrays_whose_size_is_a_question(tmp_path):
+    source = (
+        "module sizes\n  integer, parameter :: most = 7\ncontains\n"
+        "subroutine fill(x, y, s)\n  real(8), intent(inout) :: x(most), y(*)\n"
+        "  real(8), intent(out) :: s\n  x = 1\n  y(1) = 2\n  s = 3\nend subroutine\n"
+        "end module\n"
+    )
+    text = drafted(tmp_path, "sizes.f90", source)
+    assert "INOUT double x[1] /* ? is its size most? */" in text
+    build(tmp_path, "libsizes.so", "gfortran", "sizes.f90", "drafted_shim.f90")
+
+
 def test_a_source_without_functions_is_an_error(tmp_path):
     (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
     (tmp_path / "words.pyf").write_text("x\n")

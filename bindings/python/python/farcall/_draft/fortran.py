@@ -420,10 +420,12 @@ class _Reader:
         lines = [f"subroutine {shim}({', '.join(given)})"]
         lines += [f"  use {self.module['name']}, only: {self.block['name']}", "  implicit none"]
         lines += [f"  integer(4), intent(in) :: {one.name}" for one in self.added]
-        if function.callbacks:
-            lines += [f"  external :: {one.name}" for one in function.callbacks]
+        for callback in function.callbacks:
+            value = f"{_FORTRAN[callback.value]}, " if callback.value else ""
+            lines.append(f"  {value}external :: {callback.name}")
+        arrays = {name_of(one) for one in self.variables if self._dimension(one)}
         for parameter in function.parameters:
-            lines.append(f"  {_declared(parameter)}")
+            lines.append(f"  {_declared(parameter, parameter.name in arrays)}")
         called = f"{self.block['name']}({', '.join(function.arguments)})"
         lines.append(f"  {function.value} = {called}" if function.value else f"  call {called}")
         lines.append(f"end subroutine {shim}\n")
@@ -440,12 +442,13 @@ _FORTRAN = {
 }  # fmt: skip
 
 
-def _declared(parameter: Parameter) -> str:
-    """The parameter in Fortran."""
+def _declared(parameter: Parameter, is_array: bool) -> str:
+    """The parameter in Fortran. An array of one element is one whose size the draft asks for."""
     intents = {"IN": "in", "OUT": "out", "INOUT": "inout", "WORK": "inout"}
     # The length of a text comes with it.
     element = parameter.type.partition("[")[0]
     kind = f"{_FORTRAN[element]}, intent({intents[parameter.mode]})"
     sizes = ", ".join(reversed(parameter.sizes))
-    is_scalar = not sizes or parameter.sizes == ["1"]
-    return f"{kind} :: {parameter.name}" + ("" if is_scalar else f"({sizes})")
+    if parameter.sizes == ["1"]:
+        sizes = "*" if is_array else ""
+    return f"{kind} :: {parameter.name}" + (f"({sizes})" if sizes else "")
