@@ -738,6 +738,24 @@ def test_a_shim_has_arrays_whose_size_is_a_question(tmp_path):
     build(tmp_path, "libsizes.so", "gfortran", "sizes.f90", "drafted_shim.f90")
 
 
+def test_sizes_of_fortran_are_numbers_that_travel_there(tmp_path):
+    text = drafted(
+        tmp_path,
+        "sizes.f90",
+        "subroutine shrink(n, x)\n  integer n\n  real(8) x(n)\n  n = n - 1\nend subroutine\n"
+        "subroutine count(s, n)\n  real(8), intent(in) :: s(*)\n  integer, intent(out) :: n\n"
+        "  n = 1\nend subroutine\n"
+        "subroutine square(k, x)\n  integer, intent(in) :: k\n"
+        "  real(8), intent(in) :: x(k**2)\nend subroutine\n"
+        "subroutine jumps(*, x)\n  real(8), intent(inout) :: x\n  return 1\nend subroutine\n",
+    )
+    question = "/* ? a size is IN: must its caller get a changed value? */"
+    assert f"shrink(IN int n {question}, IN double x[n])" in text.replace("shrink( ", "shrink(")
+    assert "IN double s[1] /* ? what is its size, if not 1? */, OUT int n[1])" in text
+    assert "square(IN int k, IN double x[k ^2])" in text
+    assert "left out: jumps: it has an alternate return, `*`" in text
+
+
 def test_a_source_without_functions_is_an_error(tmp_path):
     (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
     (tmp_path / "words.pyf").write_text("x\n")

@@ -161,7 +161,13 @@ class _Reader:
             raise RefusedError("f2py calls it by the C of `callstatement`, which is not read")
         if "c" in block.get("f2pyintent", block.get("intent", [])):
             function.convention = "C"
-        self.scalars = [one for one in names if not self._dimension(one) and self._is_integer(one)]
+        self.scalars = [
+            one
+            for one in names
+            if not self._dimension(one) and self._is_integer(one) and not self._is_result(one)
+        ]
+        dims = " ".join(dim for one in names for dim in self._dimension(one))
+        self.sizes = set(re.findall(r"[a-z_]\w*", dims.lower()))
         for index, name in enumerate(names):
             self._argument(function, name, index)
         if block["block"] == "function":
@@ -177,6 +183,8 @@ class _Reader:
 
     def _argument(self, function: Function, name: str, index: int) -> None:
         """Adds an argument to the function."""
+        if name == "e__e":
+            raise RefusedError("it has an alternate return, `*`")
         is_value = "value" in self._variable(name).get("attrspec", [])
         if is_value and self.module is None:
             raise RefusedError(f'it takes `{name}` by value, which is `Calls "C"`')
@@ -221,6 +229,10 @@ class _Reader:
 
     def _is_integer(self, name: str) -> bool:
         return self._typespec(name) == "integer"
+
+    def _is_result(self, name: str) -> bool:
+        intent = self._variable(name).get("intent", [])
+        return "out" in intent and "in" not in intent
 
     def _bytes(self, name: str, default: int) -> int:
         selector = self._variable(name).get("kindselector", {})
@@ -322,6 +334,8 @@ class _Reader:
         number, dims = self._type(name), self._dimension(name)
         intent = [str(one) for one in self._variable(name).get("intent", [])]
         mode, question = self._mode(name, intent, bool(dims))
+        if name in self.sizes and mode != "IN":
+            mode, question = "IN", "a size is IN: must its caller get a changed value?"
         question = " ".join(filter(None, [self.asked.get(name), question]))
         shown = name_of(name, index)
         if number == "char":
@@ -402,7 +416,8 @@ class _Reader:
         if any(word.lower() not in known for word in words):
             size = likely_size(name, self.scalars) or "1"
             return size, f"is its size {dim}?"
-        return dim.lower().replace("**", "^"), ""
+        # f2py writes a power as `n * *2`.
+        return re.sub(r"\*\s*\*", "^", dim.lower()), ""
 
     def _assumed(self, size: re.Match[str]) -> str:
         """The parameters for a size of an array of assumed shape."""
