@@ -91,8 +91,9 @@ def _implicit_rules(
     if own is None:
         return None, {}
     host = block.get("parent_block")
-    has_host = host is not None and host["block"] != "interface"
-    rules = _implicit_rules(host)[0] if has_host else usual
+    rules: dict[str, Mapping[str, Any]] | None = usual
+    if host is not None and host["block"] != "interface":
+        rules = _implicit_rules(host)[0]
     return {**(rules or usual), **own} if own else rules, {}
 
 
