@@ -756,6 +756,19 @@ def test_sizes_of_fortran_are_numbers_that_travel_there(tmp_path):
     assert "left out: jumps: it has an alternate return, `*`" in text
 
 
+def test_texts_behind_two_pointers(tmp_path):
+    pytest.importorskip("clang.cindex")
+    text = drafted(
+        tmp_path,
+        "texts.h",
+        "void f(const char *const *a, int n_a, const char *const b[3]);\n"
+        "int get(const char **name);\nint many(char **names);\n",
+    )
+    assert "IN string a[n_a] /* ? is its size n_a? */, IN int n_a, IN string b[3])" in text
+    assert "IN string name[1] /* ? is its size 1? is it only read? */" in text
+    assert "left out: many: `names` is `char **`, which no interface has" in text
+
+
 def test_a_source_without_functions_is_an_error(tmp_path):
     (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
     (tmp_path / "words.pyf").write_text("x\n")

@@ -176,7 +176,7 @@ def _parameter(name: str, ctype: Any, integers: Sequence[str], cindex: Any) -> P
     if element is None and canonical.spelling in ("FILE", "struct _IO_FILE"):
         return Parameter(name, "filepointer", question="is the file read (IN) or written (OUT)?")
     if element is None:
-        return _pointers(name, ctype, canonical, integers, cindex)
+        return _texts(name, ctype, integers, cindex)
     if element == "char" and sizes == [""]:
         if is_read:
             return Parameter(name, "string")
@@ -219,16 +219,18 @@ def _dimensions(name: str, ctype: Any, cindex: Any) -> tuple[list[str], Any, boo
     return [""], element, element.is_const_qualified()
 
 
-def _pointers(
-    name: str, ctype: Any, pointee: Any, integers: Sequence[str], cindex: Any
-) -> Parameter:
+def _texts(name: str, ctype: Any, integers: Sequence[str], cindex: Any) -> Parameter:
     """An array of texts; nothing else behind two pointers has an interface."""
-    if pointee.kind == cindex.TypeKind.POINTER:
-        inner = pointee.get_pointee().get_canonical()
-        if _number(inner, cindex) == "char" and inner.is_const_qualified():
-            size = likely_size(name, integers) or "1"
-            return Parameter(name, "string", "IN", [size], f"is its size {size}?")
-    raise RefusedError(f"`{name}` is `{ctype.spelling}`, which no interface has")
+    sizes, pointee, is_read = _dimensions(name, ctype, cindex)
+    is_pointer = pointee.kind == cindex.TypeKind.POINTER
+    inner = pointee.get_pointee().get_canonical() if is_pointer else pointee
+    if not is_pointer or _number(inner, cindex) != "char" or not inner.is_const_qualified():
+        raise RefusedError(f"`{name}` is `{ctype.spelling}`, which no interface has")
+    question = "" if is_read else "is it only read?"
+    if sizes[0] == "":
+        sizes[0] = likely_size(name, integers) or "1"
+        question = f"is its size {sizes[0]}? {question}".rstrip()
+    return Parameter(name, "string", "IN", [size or "1" for size in sizes], question)
 
 
 def _value(function: Function, ctype: Any, cindex: Any) -> None:
