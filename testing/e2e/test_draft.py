@@ -379,12 +379,13 @@ def test_only_the_pointer_of_a_callback_stays_at_the_server(tmp_path):
         assert f"/* ? left out: {reason} */" in text
 
 
-def test_c_without_prototypes(tmp_path):
+def test_c_without_prototypes_or_with_odd_types(tmp_path):
     pytest.importorskip("clang.cindex")
-    source = "double old();\nint none() { return 1; }\nint some(int n);\n"
+    source = "double old();\nint none() { return 1; }\nint some(int n);\nvoid half(_Float16 x);\n"
     text = drafted(tmp_path, "old.c", source)
     assert "left out: old: `()` does not say its arguments" in text
     assert "Define none(OUT int value[1])" in text
+    assert "left out: half:" in text
     assert "Define some(IN int n, OUT int value[1])" in text
 
 

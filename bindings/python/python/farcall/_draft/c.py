@@ -49,6 +49,9 @@ def read(path: pathlib.Path, options: Sequence[str]) -> Draft:
             draft.functions.append(_function(cursor, cindex))
         except RefusedError as reason:
             draft.left_out.append(f"{cursor.spelling}: {reason}")
+        except ValueError:
+            # The Python package has no names for some types of the library.
+            draft.left_out.append(f"{cursor.spelling}: libclang does not tell one of its types")
     return draft
 
 
