@@ -38,7 +38,7 @@ public final class Threads {
         }
     }
 
-    /** A connection is closed while one thread calls with a stored array and another one gets it. */
+    /** A connection is closed while one thread calls with a stored array and one gets it. */
     private static void closed(Server server) throws InterruptedException {
         Function both = server.function("fails/both");
         RemoteArray stored = server.put(new double[] {1, 2, 3}, false);

@@ -770,6 +770,25 @@ def test_texts_behind_two_pointers(tmp_path):
     assert "left out: many: `names` is `char **`, which no interface has" in text
 
 
+def test_kinds_of_fortran_by_numbers(tmp_path):
+    text = drafted(
+        tmp_path,
+        "kinds.f90",
+        "subroutine f(a, b, c, d, e)\n"
+        "  integer, parameter :: dp = selected_real_kind(15), wp = kind(1.0_dp)\n"
+        "  integer, parameter :: sp = kind(0.0), rp = kind(1.e0_sp), ep = kind(0.d0)\n"
+        "  integer, parameter :: far = selected_real_kind(6, 307)\n"
+        "  real(wp), intent(in) :: a\n  real(sp), intent(in) :: b\n"
+        "  real(rp), intent(in) :: c\n  real(ep), intent(in) :: d\n"
+        "  real(far), intent(in) :: e\nend subroutine\n"
+        "subroutine other(a)\n  use kinds, only: dp\n"
+        "  integer, parameter :: wp = kind(1.0_dp)\n  real(wp), intent(in) :: a\n"
+        "end subroutine\n",
+    )
+    assert "IN double a, IN float b, IN float c, IN double d, IN double e)" in text
+    assert "other(IN double a /* ? has the kind wp 8 bytes? */)" in text
+
+
 def test_a_source_without_functions_is_an_error(tmp_path):
     (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
     (tmp_path / "words.pyf").write_text("x\n")

@@ -1,6 +1,7 @@
 """Reads sources of Fortran 77 and 90, modules, and `.pyf` files, with the parser of f2py."""
 
 import contextlib
+import functools
 import io
 import pathlib
 import re
@@ -13,7 +14,7 @@ from .form import Callback, Draft, Function, Parameter, free_name, likely_size, 
 
 # Kinds, and their bytes.
 _KINDS = {
-    "4": 4, "real32": 4, "c_float": 4, "kind(1.0)": 4, "kind(1.e0)": 4,
+    "4": 4, "real32": 4, "c_float": 4,
     "8": 8, "real64": 8, "c_double": 8,
     "int32": 4, "c_int": 4, "int64": 8, "c_long": 8, "c_size_t": 8, "int16": 2, "int8": 1,
     "1": 1, "2": 2, "16": 16, "c_bool": 1,
@@ -43,7 +44,12 @@ def read(path: pathlib.Path, include: Sequence[str]) -> Draft:
     crackfortran.include_paths = list(include)
     questions = _not_read(source, [str(path.parent), *include])
     try:
-        rules = unittest.mock.patch.object(crackfortran, "buildimplicitrules", _implicit_rules)
+        rules = unittest.mock.patch.multiple(
+            crackfortran,
+            buildimplicitrules=_implicit_rules,
+            get_parameters=functools.partial(_parameters, crackfortran.get_parameters),
+            _selected_real_kind_func=_real_kind,
+        )
         # It prints what it does not understand.
         with rules, contextlib.redirect_stdout(io.StringIO()):
             blocks = crackfortran.crackfortran([str(path)])
@@ -95,6 +101,31 @@ def _implicit_rules(
     if host is not None and host["block"] != "interface":
         rules = _implicit_rules(host)[0]
     return {**(rules or usual), **own} if own else rules, {}
+
+
+# The kind of a number.
+_KIND = re.compile(r"kind\([\d.]+(?:([de])[+-]?\d+)?(?:_(\w+))?\)")
+
+
+def _parameters(
+    read: Any, names: Mapping[str, Any], known: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The constants that f2py finds. For it, a number such as `1.0_dp` always has 4 bytes."""
+    found: dict[str, Any] = read(names, known or {})
+    for name in list(found):
+        number = _KIND.fullmatch(str(names.get(name, {}).get("=", "")).lower().replace(" ", ""))
+        if number and number[2] in found:
+            found[name] = found[number[2]]
+        elif number and number[2]:
+            del found[name]
+    return found
+
+
+def _real_kind(digits: int, exponent: int = 0, radix: int = 0) -> int:
+    """The bytes of a number, of which f2py forgets the range; -1 if no interface has it."""
+    if digits > 15 or exponent > 307 or radix not in (0, 2):
+        return -1
+    return 4 if digits <= 6 and exponent <= 37 else 8
 
 
 def _statements(source: str, is_fixed: bool) -> str:
@@ -240,22 +271,25 @@ class _Reader:
         kind = str(selector.get("*") or selector.get("kind") or "").lower().replace(" ", "")
         if not kind:
             return default
-        for _ in range(4):
+        for _ in range(8):
             kind = self._renamed(kind)
             if kind in _KINDS:
                 return _KINDS[kind]
-            if re.fullmatch(r"kind\([\d.]+d\d+\)", kind):
-                return 8
+            number = _KIND.fullmatch(kind)
+            if number and number[2]:
+                kind = number[2]
+                continue
+            if number:
+                return 8 if number[1] == "d" else 4
             digits = re.fullmatch(r"selected_real_kind\((?:p=)?(\d+)(?:,(?:r=)?(\d+))?\)", kind)
             if digits:
-                needed = int(digits[1]), int(digits[2] or 0)
-                if needed[0] <= 15 and needed[1] <= 307:
-                    return 4 if needed[0] <= 6 and needed[1] <= 37 else 8
+                kind = str(_real_kind(int(digits[1]), int(digits[2] or 0)))
+                continue
             known = self.variables.get(kind) or (self.module or {}).get("vars", {}).get(kind, {})
             if "=" not in known and kind in _USUAL:
                 self.asked[name] = f"has the kind {kind} {_USUAL[kind]} bytes?"
                 return _USUAL[kind]
-            kind = str(known.get("=", "")).lower().replace(" ", "").replace("_dp", "")
+            kind = str(known.get("=", "")).lower().replace(" ", "")
         raise RefusedError(f"the kind of `{name}` is not known: {selector}")
 
     def _renamed(self, kind: str) -> str:
