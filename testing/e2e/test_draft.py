@@ -122,6 +122,20 @@ subroutine dscal(n,a,x,incx)
   double precision dimension(n), intent(in,out) :: x
   integer intent(hide) :: incx = 1
 end subroutine dscal
+subroutine daxpy(n,a,x,incx,y,incy)
+  integer, optional, intent(in) :: n = len(x)
+  double precision intent(hide) :: a = 2
+  double precision dimension(n), intent(in) :: x
+  integer intent(hide) :: incx = 1
+  double precision dimension(n), intent(in,out) :: y
+  integer intent(hide) :: incy = 1
+end subroutine daxpy
+subroutine sscal(n,a,x,incx)
+  integer, optional, intent(in) :: n = len(x)
+  real intent(hide) :: a = 2
+  real dimension(n), intent(in,out) :: x
+  integer intent(hide) :: incx = 1
+end subroutine sscal
 end interface
 end python module
 """
@@ -257,11 +271,18 @@ def test_kinds_and_texts_of_fortran(start, tmp_path):
 def test_an_f2py_signature(start, tmp_path):
     (tmp_path / "blas1.pyf").write_text(SIGNATURE)
     draft(tmp_path, "blas1.pyf", "--library", "libopenblas.so.0", "-o", "blas1.idl")
-    assert check(tmp_path, "blas1.idl") == {"dscal"}
+    assert check(tmp_path, "blas1.idl") == {"dscal", "daxpy", "sscal"}
     server = start(tmp_path / "blas1.idl").connect()
     x = np.arange(3.0)
     server.call("blas1/dscal", a=3.0, x=x)
     np.testing.assert_array_equal(x, [0, 3, 6])
+    y = np.ones(3)
+    server.call("blas1/daxpy", x=x, y=y)
+    np.testing.assert_array_equal(y, [1, 7, 13])
+    # No constant is a float.
+    single = np.ones(3, np.float32)
+    server.call("blas1/sscal", a=2.0, x=single)
+    np.testing.assert_array_equal(single, [2, 2, 2])
 
 
 def test_a_python_module(start, tmp_path):

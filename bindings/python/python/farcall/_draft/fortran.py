@@ -244,7 +244,12 @@ class _Reader:
         variable = self._variable(name)
         default = str(variable.get("=", ""))
         is_hidden = "hide" in variable.get("intent", []) and not self._dimension(name)
-        return default if is_hidden and re.fullmatch(r"-?[\d.]+", default) else None
+        number = re.fullmatch(r"-?\d+(\.\d*)?", default) if is_hidden else None
+        kind = self._type(name) if number else ""
+        # A constant is an `int` or a `double`.
+        if number and kind == "int" and not number[1]:
+            return default
+        return str(float(default)) if kind == "double" else None
 
     def _variable(self, name: str) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self.variables.get(name, {})
