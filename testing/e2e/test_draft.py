@@ -810,6 +810,17 @@ def test_kinds_of_fortran_by_numbers(tmp_path):
     assert "other(IN double a /* ? has the kind wp 8 bytes? */)" in text
 
 
+def test_functions_of_one_name_are_told(tmp_path):
+    modules = "".join(
+        f"module {name}\ncontains\nsubroutine init(n)\n  {kind}, intent(in) :: n\n"
+        "end subroutine\nend module\n"
+        for name, kind in (("one", "integer"), ("two", "real"))
+    )
+    text = drafted(tmp_path, "names.f90", modules)
+    assert "/* ? left out: init: another one has this name */ Define init(IN int n)" in text
+    build(tmp_path, "libnames.so", "gfortran", "names.f90", "drafted_shim.f90")
+
+
 def test_a_source_without_functions_is_an_error(tmp_path):
     (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
     (tmp_path / "words.pyf").write_text("x\n")

@@ -62,11 +62,13 @@ def read(path: pathlib.Path, include: Sequence[str]) -> Draft:
     for block, module in _procedures(blocks, None):
         reader = _Reader(block, module, statements, is_signature=path.suffix == ".pyf")
         try:
-            draft.functions.append(reader.function())
-            draft.functions[-1].questions += questions
+            function = reader.function()
+            function.questions += questions
+            if all(one.name != function.name for one in draft.functions):
+                draft.shim += reader.shim
+            draft.functions.append(function)
         except RefusedError as reason:
             draft.left_out.append(f"{block['name']}: {reason}")
-        draft.shim += reader.shim
     return draft
 
 
