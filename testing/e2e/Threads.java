@@ -2,6 +2,7 @@ import farcall.Call;
 import farcall.FarcallException;
 import farcall.Function;
 import farcall.RemoteArray;
+import farcall.RemoteObject;
 import farcall.Server;
 import java.util.ArrayList;
 import java.util.List;
@@ -15,6 +16,7 @@ public final class Threads {
     public static void main(String[] arguments) throws Exception {
         try (Server server = new Server(arguments[0])) {
             failures(server.function("fails/late"), server.function("fails/both"));
+            methods(server);
         }
         closed(new Server(arguments[0]));
     }
@@ -70,6 +72,51 @@ public final class Threads {
                 System.err.println("the threads wait for each other");
                 System.exit(1);
             }
+        }
+    }
+
+    /** The methods of an object that is closed, also by another thread, say so. */
+    private static void methods(Server server) throws InterruptedException {
+        RemoteObject counter = server.object("fails/Counter");
+        Function add = counter.method("add");
+        int[] value = new int[1];
+        add.call(2, value);
+        // An interrupt does not end a call that is not started.
+        Thread.currentThread().interrupt();
+        add.call(3, value);
+        if (!Thread.interrupted() || value[0] != 5) {
+            throw new AssertionError(value[0]);
+        }
+        String[] said = new String[1];
+        Thread caller =
+                new Thread(
+                        () -> {
+                            try {
+                                add.call(60_000, new int[1]);
+                            } catch (FarcallException error) {
+                                said[0] = error.getMessage();
+                            }
+                        });
+        caller.start();
+        Thread.sleep(300);
+        counter.close();
+        caller.join();
+        if (said[0] == null || !said[0].contains("its object was released")) {
+            throw new AssertionError(said[0]);
+        }
+        for (Runnable use :
+                List.<Runnable>of(
+                        () -> add.call(1, value),
+                        () -> add.start(1, value),
+                        add::name,
+                        add::times,
+                        () -> counter.method("add"))) {
+            try {
+                use.run();
+            } catch (IllegalStateException expected) {
+                continue;
+            }
+            throw new AssertionError("a closed object is used");
         }
     }
 

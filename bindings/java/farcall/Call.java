@@ -64,6 +64,29 @@ public final class Call implements Future<Void> {
         return end(status);
     }
 
+    /** Waits for the end also if the thread is interrupted, as a call that is not started. */
+    Void complete() {
+        boolean interrupted = false;
+        try {
+            while (true) {
+                try {
+                    return get();
+                } catch (InterruptedException later) {
+                    interrupted = true;
+                } catch (CancellationException error) {
+                    throw new FarcallException(
+                            FarcallException.Status.CANCELLED, error.getMessage());
+                } catch (ExecutionException error) {
+                    throw (FarcallException) error.getCause();
+                }
+            }
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
     /** Waits in parts, so that the thread notices when it is interrupted. */
     private int await(double seconds) throws InterruptedException {
         long start = System.nanoTime();
