@@ -6,7 +6,8 @@ import java.lang.ref.Reference;
 import java.util.function.Supplier;
 
 /**
- * A function of a server, or a method of an object, as long as these are open. Any thread may call it.
+ * A function of a server or a method of an object. It is valid as long as these are open. Any
+ * thread may call it.
  *
  * <p>Pass arguments in the order of the interface. Numbers, {@link Complex} and String are scalars.
  * The call fills arrays of numbers in place. It copies an array of a Java type to native memory and
