@@ -18,6 +18,9 @@ public final class Threads {
             failures(server.function("fails/late"), server.function("fails/both"));
             methods(server);
         }
+        try (Server server = new Server(arguments[0])) {
+            arrays(server);
+        }
         closed(new Server(arguments[0]));
     }
 
@@ -37,6 +40,25 @@ public final class Threads {
                     }
                 }
             }
+        }
+    }
+
+    /** A stored array is closed while the arguments of a call are copied. */
+    private static void arrays(Server server) throws InterruptedException {
+        Function first = server.function("fails/first");
+        double[] large = new double[1 << 25];
+        double[] total = new double[1];
+        RemoteArray stored = server.put(new double[] {1, 2, 3}, false);
+        Thread caller = new Thread(() -> first.call(stored, large.length, large, total));
+        caller.start();
+        Thread.sleep(20);
+        stored.close();
+        try (RemoteArray other = server.put(new double[] {4, 5, 6}, false)) {
+            caller.join();
+        }
+        // 0 if the array was closed before the call had it.
+        if (total[0] > 1) {
+            throw new AssertionError("the call got another array");
         }
     }
 

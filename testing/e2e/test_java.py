@@ -36,6 +36,8 @@ Globals { void farcall_fail(const char *text); }
 Define late(IN int ms) { usleep(1000 * ms); farcall_fail("the failure of this call"); }
 Define both(IN int n, IN double big[n], IN double x[3], OUT double *total)
 { *total = big[n - 1] + x[0]; }
+Define first(IN double x[3], IN int n, IN double big[n], OUT double *total)
+{ *total = big[n - 1] + x[0]; }
 DefClass Counter { DefState { static int count; }
     DefMethod add(IN int n, OUT int *value) { usleep(1000 * n); *value = count += n; } }
 """

@@ -36,7 +36,11 @@ public final class Function {
                 () -> {
                     try (Arena arena = Arena.ofConfined()) {
                         Arguments given = new Arguments(arena, function, arguments);
-                        Native.call(function, given.values(), given.count());
+                        try {
+                            Native.call(function, given.values(), given.count());
+                        } finally {
+                            given.giveBack();
+                        }
                         given.copyBack();
                         return null;
                     } finally {
@@ -55,8 +59,12 @@ public final class Function {
         Arena arena = Arena.ofShared();
         try {
             Arguments given = new Arguments(arena, function, arguments);
-            long session = Native.start(function, given.values(), given.count());
-            return new Call(session, arena, given, arguments);
+            try {
+                long session = Native.start(function, given.values(), given.count());
+                return new Call(session, arena, given, arguments);
+            } finally {
+                given.giveBack();
+            }
         } catch (RuntimeException error) {
             arena.close();
             throw error;
