@@ -242,9 +242,10 @@ def test_shapes_that_fortran_arrays_take_from_others(start, tmp_path):
 module shapes
 contains
   subroutine flat(a, y)
-    real(8), intent(in) :: a(:, :)
+    real(8), intent(inout) :: a(:, :)
     real(8), intent(out) :: y(size(a))
     y = reshape(a, [size(a)])
+    a = 0
   end subroutine
   subroutine shifted(k, x, y)
     integer, intent(in) :: k
@@ -260,9 +261,10 @@ end module
     build(tmp_path, "libshapes.so", "gfortran", "shapes.f90", "drafted_shim.f90")
     server = start(tmp_path / "drafted.idl").connect()
     a = np.asfortranarray([[1.0, 2, 3], [4, 5, 6]])
-    np.testing.assert_array_equal(server.call("flat", a=a).y, [1, 4, 2, 5, 3, 6])
     y = server.call("shifted", k=5, x=a).y
     np.testing.assert_array_equal(y, [[2, 2, 3], [5, 5, 6]])
+    np.testing.assert_array_equal(server.call("flat", a=a).y, [1, 4, 2, 5, 3, 6])
+    assert not a.any()
 
 
 def test_arrays_as_values_of_fortran(start, tmp_path):

@@ -376,7 +376,7 @@ class _Reader:
         number, dims = self._type(name), self._dimension(name)
         intent = [str(one) for one in self._variable(name).get("intent", [])]
         mode, question = self._mode(name, intent, bool(dims))
-        if name in self.sizes and mode != "IN":
+        if name in self.sizes and not dims and mode != "IN":
             mode, question = "IN", "a size is IN: must its caller get a changed value?"
         question = " ".join(filter(None, [self.asked.get(name), question]))
         shown = name_of(name, index)
