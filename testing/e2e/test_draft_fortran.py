@@ -488,7 +488,7 @@ def test_kinds_of_fortran_by_numbers(tmp_path):
         "subroutine f(a, b, c, d, e)\n"
         "  integer, parameter :: dp = selected_real_kind(15), wp = kind(1.0_dp)\n"
         "  integer, parameter :: sp = kind(0.0), rp = kind(1.e0_sp), ep = kind(0.d0)\n"
-        "  integer, parameter :: far = selected_real_kind(6, 307)\n"
+        "  integer, parameter :: far = selected_real_kind(p=6, r=307)\n"
         "  real(wp), intent(in) :: a\n  real(sp), intent(in) :: b\n"
         "  real(rp), intent(in) :: c\n  real(ep), intent(in) :: d\n"
         "  real(far), intent(in) :: e\nend subroutine\n"

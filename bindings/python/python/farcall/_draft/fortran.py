@@ -123,11 +123,12 @@ def _parameters(
     return found
 
 
-def _real_kind(digits: int, exponent: int = 0, radix: int = 0) -> int:
-    """The bytes of a number, of which f2py forgets the range; -1 if no interface has it."""
-    if digits > 15 or exponent > 307 or radix not in (0, 2):
+def _real_kind(p: int = 0, r: int = 0, radix: int = 0) -> int:
+    """The bytes of `selected_real_kind`, by its names in Fortran: f2py forgets the range `r`. -1 if
+    no interface has such a number."""
+    if p > 15 or r > 307 or radix not in (0, 2):
         return -1
-    return 4 if digits <= 6 and exponent <= 37 else 8
+    return 4 if p <= 6 and r <= 37 else 8
 
 
 def _statements(source: str, is_fixed: bool) -> str:
