@@ -1,11 +1,11 @@
 """`farcall idl draft`: drafts of every kind of source are accepted, served and called."""
 
-import json
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from drafts import build, check, draft, drafted
 from servers import FARCALL
 
 HEADER = """
@@ -22,6 +22,7 @@ void use(struct opaque *o);
 int print_all(const char *format, ...);
 """
 
+
 SOURCE = """
 #include "heat.h"
 double mean(size_t n, const double *x) { double s = 0; for (size_t i = 0; i < n; i++) s += x[i];
@@ -36,95 +37,6 @@ void use(struct opaque *o) { (void)o; }
 int print_all(const char *format, ...) { return format != 0; }
 """
 
-FIXED = """
-      SUBROUTINE AXPY1(N, A, X, Y)
-      INTEGER N
-      DOUBLE PRECISION A, X(*), Y(*)
-      INTEGER I
-      DO 10 I = 1, N
-         Y(I) = Y(I) + A*X(I)
-   10 CONTINUE
-      END
-      DOUBLE PRECISION FUNCTION DSQ(N, X)
-      INTEGER N
-      DOUBLE PRECISION X(N)
-      DSQ = DOT_PRODUCT(X, X)
-      END
-"""
-
-MODULE = """
-module smoothing
-  implicit none
-  integer, parameter :: dp = kind(1.0d0)
-contains
-  subroutine smooth(x, y, width)
-    real(dp), intent(in) :: x(:)
-    real(dp), intent(out) :: y(size(x))
-    integer, intent(in) :: width
-    integer :: i
-    do i = 1, size(x)
-      y(i) = sum(x(max(1, i - width):min(size(x), i + width)))
-    end do
-  end subroutine
-  real(dp) function last(a) result(t)
-    real(dp), intent(in) :: a(:, :)
-    t = a(size(a, 1), 1) + 10 * a(1, size(a, 2))
-  end function
-end module
-"""
-
-KINDS = """
-subroutine count_true(n, mask, total)
-  use iso_fortran_env, only: ik => int64
-  integer, intent(in) :: n
-  logical(1), intent(in) :: mask(n)
-  integer(ik), intent(out) :: total
-  total = count(mask)
-end subroutine
-function single(n, x) result(s)
-  use iso_fortran_env, only: rk => real32
-  integer, intent(in) :: n
-  real(rk), intent(in) :: x(n)
-  real(rk) :: s
-  s = sum(x)
-end function
-subroutine unknown(x)
-  use precision, only: wp
-  real(wp), intent(inout) :: x
-end subroutine
-subroutine texts(n, names, last)
-  integer, intent(in) :: n
-  character(len=8), intent(in) :: names(n)
-  character(len=12), intent(out) :: last
-  last = names(n)
-end subroutine
-subroutine solve(n, a, info)
-  integer n, info
-  double precision a(n)
-  call inner(n, a, info)
-end subroutine
-subroutine by_value(n) bind(c)
-  use iso_c_binding
-  integer(c_int), value :: n
-end subroutine
-character(8) function named(n)
-  integer, intent(in) :: n
-  named = 'name'
-end function
-"""
-
-SIGNATURE = """
-python module blas1
-interface
-subroutine dscal(n,a,x,incx)
-  integer, optional, intent(in) :: n = len(x)
-  double precision intent(in) :: a
-  double precision dimension(n), intent(in,out) :: x
-  integer intent(hide) :: incx = 1
-end subroutine dscal
-end interface
-end python module
-"""
 
 PYTHON = '''
 import numpy as np
@@ -144,41 +56,6 @@ class Model:
     def run(self, x: float) -> float:
         return x
 '''
-
-
-def draft(folder, *arguments):
-    """Runs the command in a folder, and returns its answer."""
-    ran = subprocess.run(
-        [FARCALL, "idl", "draft", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"FARCALL_PYTHON": sys.executable, "PATH": "/usr/local/bin:/usr/bin:/bin"},
-    )
-    assert ran.returncode == 0, ran.stderr
-    return ran
-
-
-def check(folder, name):
-    """The draft is accepted, and says what its functions are."""
-    environment = {"FARCALL_PYTHON": sys.executable, "PATH": "/usr/local/bin:/usr/bin:/bin"}
-    words = [FARCALL, "idl", "check", name]
-    ran = subprocess.run(
-        words, cwd=folder, capture_output=True, text=True, check=False, env=environment
-    )
-    assert ran.returncode == 0, ran.stdout
-    words = [FARCALL, "idl", "show", "--json", name]
-    shown = subprocess.run(
-        words, cwd=folder, capture_output=True, text=True, check=True, env=environment
-    )
-    return {one["name"].split("/")[-1] for one in json.loads(shown.stdout)["functions"]}
-
-
-def build(folder, library, compiler, *files):
-    """A shared library of sources."""
-    words = [compiler, "-shared", "-fPIC", "-O1", "-o", folder / library, *files]
-    subprocess.run(words, cwd=folder, check=True)
 
 
 def test_a_c_header(start, tmp_path):
@@ -204,64 +81,6 @@ def test_a_c_header(start, tmp_path):
     samples = np.array([0.1, 0.7, 0.9], np.float32)
     server.call("heat/histogram", samples=samples, n_samples=3, bins=bins, n_bins=2)
     np.testing.assert_array_equal(bins, [1, 2])
-
-
-def test_fortran_77(start, tmp_path):
-    (tmp_path / "lin.f").write_text(FIXED)
-    build(tmp_path, "liblin.so", "gfortran", "lin.f")
-    draft(tmp_path, "lin.f", "-o", "lin.idl")
-    assert check(tmp_path, "lin.idl") == {"axpy1", "dsq"}
-    server = start(tmp_path / "lin.idl").connect()
-    y = np.ones(3)
-    server.call("lin/axpy1", n=3, a=2.0, x=np.arange(3.0), y=y)
-    np.testing.assert_array_equal(y, [1, 3, 5])
-    assert server.call("lin/dsq", n=3, x=y).value == 35
-
-
-def test_a_fortran_module_through_a_shim(start, tmp_path):
-    (tmp_path / "mods.f90").write_text(MODULE)
-    draft(tmp_path, "mods.f90", "-o", "mods.idl")
-    build(tmp_path, "libmods.so", "gfortran", "mods.f90", "mods_shim.f90")
-    assert check(tmp_path, "mods.idl") == {"smooth", "last"}
-    server = start(tmp_path / "mods.idl").connect()
-    x = np.array([1.0, 2, 4, 8])
-    np.testing.assert_array_equal(server.call("mods/smooth", x=x, width=1).y, [3, 7, 14, 12])
-    a = np.asfortranarray([[1.0, 2, 3], [4, 5, 6]])
-    assert server.call("mods/last", a=a).value == 4 + 30
-
-
-def test_kinds_and_texts_of_fortran(start, tmp_path):
-    """What the source does not say is a question; the rest is right."""
-    (tmp_path / "kinds.f90").write_text(KINDS)
-    draft(tmp_path, "kinds.f90", "--library", "./libkinds.so", "-o", "kinds.idl")
-    text = (tmp_path / "kinds.idl").read_text()
-    assert 'left out: by_value: it takes `n` by value, which is `Calls "C"`' in text
-    assert "left out: named: its value is a text" in text
-    assert "INOUT double x[1] /* ? has the kind wp 8 bytes? */" in text
-    assert "IN int info /* ? is it changed (INOUT)? */" in text
-    assert check(tmp_path, "kinds.idl") == {"count_true", "single", "unknown", "texts", "solve"}
-    # The others would need a module, and a procedure that is not there.
-    parts = KINDS.split("end subroutine\n")
-    (tmp_path / "some.f90").write_text("end subroutine\n".join([parts[0], parts[2], ""]))
-    (tmp_path / "single.f90").write_text(parts[1].split("subroutine")[0])
-    build(tmp_path, "libkinds.so", "gfortran", "some.f90", "single.f90")
-    kept = [one for one in text.split("\n\n") if "unknown" not in one and "solve" not in one]
-    (tmp_path / "some.idl").write_text("\n\n".join(kept))
-    server = start(tmp_path / "some.idl").connect()
-    mask = np.array([True, False, True])
-    assert server.function("kinds/count_true")(n=3, mask=mask).total == 2
-    assert server.function("kinds/single")(n=2, x=np.array([1.5, 2], np.float32)).value == 3.5
-    assert server.function("kinds/texts")(n=2, names=["one", "two"]).last == "two"
-
-
-def test_an_f2py_signature(start, tmp_path):
-    (tmp_path / "blas1.pyf").write_text(SIGNATURE)
-    draft(tmp_path, "blas1.pyf", "--library", "libopenblas.so.0", "-o", "blas1.idl")
-    assert check(tmp_path, "blas1.idl") == {"dscal"}
-    server = start(tmp_path / "blas1.idl").connect()
-    x = np.arange(3.0)
-    server.call("blas1/dscal", a=3.0, x=x)
-    np.testing.assert_array_equal(x, [0, 3, 6])
 
 
 def test_a_python_module(start, tmp_path):
@@ -320,10 +139,161 @@ def test_python_functions_of_every_signature(start, tmp_path):
     assert server.call("served_odd/sized", x=np.ones(3), n_x=4).value == 7
 
 
+def test_const_arrays_of_c_are_only_read(tmp_path):
+    pytest.importorskip("clang.cindex")
+    text = drafted(
+        tmp_path,
+        "arrays.h",
+        "typedef double vector[3];\n"
+        "void f(int n, const double x[], const double a[2][3], const vector v, double y[]);\n"
+        "int count(const char word[]);\n",
+    )
+    assert "IN double x[n] /* ? is its size n? */" in text
+    assert "IN double a[2][3], IN double v[3], INOUT double y[n]" in text
+    assert "count(IN string word, OUT int value[1])" in text
+
+
+def test_enums_of_c_keep_their_width(tmp_path):
+    pytest.importorskip("clang.cindex")
+    text = drafted(
+        tmp_path,
+        "enums.h",
+        "enum usual { A }; enum large { B = 0x100000000LL }; enum small { C } "
+        "__attribute__((packed));\n"
+        "void f(enum usual a, enum large b, enum small c[3], const enum small d[3]);\n",
+    )
+    assert "f( IN int a, IN unsigned long b, INOUT uint8_t c[3]" in text
+    assert "IN uint8_t d[3])" in text
+
+
+def test_only_the_pointer_of_a_callback_stays_at_the_server(tmp_path):
+    pytest.importorskip("clang.cindex")
+    text = drafted(
+        tmp_path,
+        "back.h",
+        "double one(double (*f)(double, void *), void *user, double a);\n"
+        "double both(double (*f)(double, void *), double (*g)(double, void *), void *user);\n"
+        "void visit(void (*f)(double), void *data);\n"
+        "void work(double (*f)(double, void *), void *user, void *space);\n"
+        "void sort(double *x, int n, int (*less)(const void *, const void *));\n"
+        "void each(double *x, int n, void (*f)(const void *item));\n",
+    )
+    assert 'Calls "C" value = one(f, NULL, a);' in text
+    assert 'Calls "C" value = both(f, g, NULL);' in text
+    for reason in (
+        "visit: `data` is `void *`, which no interface has",
+        "work: `space` is `void *`, which no interface has",
+        "sort: its callback `less` takes several `void *`",
+        "each: its callback takes a `void *`, and it takes none after it to pass on",
+    ):
+        assert f"/* ? left out: {reason} */" in text
+
+
+def test_c_without_prototypes_or_with_odd_types(tmp_path):
+    pytest.importorskip("clang.cindex")
+    source = "double old();\nint none() { return 1; }\nint some(int n);\nvoid half(_Float16 x);\n"
+    text = drafted(tmp_path, "old.c", source)
+    assert "left out: old: `()` does not say its arguments" in text
+    assert "Define none(OUT int value[1])" in text
+    assert "left out: half:" in text
+    assert "Define some(IN int n, OUT int value[1])" in text
+
+
+def test_standard_output_is_the_draft_alone(tmp_path):
+    """The parser of f2py prints dimensions that it does not expect, and a module what it likes."""
+    (tmp_path / "words.f").write_text(
+        "      SUBROUTINE F(N, X)\n      CHARACTER X(N)*5\n      END\n"
+    )
+    (tmp_path / "loud.py").write_text("print('loud')\ndef f(x: float) -> float:\n    return x\n")
+    for name, first in ("words.f", "Module words;"), ("loud.py", '"""Serves'):
+        assert draft(tmp_path, name).stdout.startswith(first)
+
+
+def test_python_functions_of_lists_get_lists(start, tmp_path):
+    (tmp_path / "lists.py").write_text(
+        "from collections.abc import Iterator, Sequence\n"
+        "def double(x: list[float]) -> float:\n    return float(len(x + x))\n"
+        "def thrice(*, x: Sequence[int]) -> int:\n    return len(x * 3)\n"
+        "def union(x: set[int]) -> int:\n    return len(x | {1})\n"
+        "def each(x: list[float]) -> Iterator[float]:\n    yield from x\n"
+    )
+    draft(tmp_path, "lists.py", "-o", "served_lists.py")
+    text = (tmp_path / "served_lists.py").read_text()
+    assert "left out: union: `x` is set[int], which no interface has" in text
+    assert "left out: each: `value` is collections.abc.Iterator[float]" in text
+    server = start(tmp_path / "served_lists.py", options=["--no-sandbox"]).connect()
+    assert server.call("served_lists/double", x=np.array([1.0, 2.0])).value == 4
+    assert server.call("served_lists/thrice", x=np.array([1, 2])).value == 6
+
+
+def test_python_hints_that_say_little(tmp_path):
+    text = drafted(
+        tmp_path,
+        "hints.py",
+        "import numpy as np\nimport numpy.typing as npt\n"
+        "def unknown(x: 'Missing') -> float:\n    return 1.0\n"
+        "def odd(x: [1, 2]) -> float:\n    return 1.0\n"
+        "def steps(n_steps: int, x: list[float]) -> list[float]:\n    return x\n"
+        "def fixed(n_steps: int) -> list[float]:\n    return [1.0]\n"
+        "def some(x: npt.NDArray[np.floating]) -> float:\n    return 1.0\n",
+        "drafted.py",
+    )
+    assert "left out: unknown: its type hints cannot be read: name 'Missing' is not defined" in text
+    assert "left out: odd: `x` is [1, 2], which no interface has" in text
+    assert "# ? are the elements of `x` double?" in text
+    assert "# ? has `value` the size n_x?" in text
+    assert "left out: fixed: no argument has the size of its result" in text
+
+
+def test_python_functions_may_have_any_name(start, tmp_path):
+    (tmp_path / "heat.py").write_text(
+        "import functools\n"
+        "def heat(x: float) -> float:\n    return x + 1\n"
+        "def farcall(heat_: float) -> float:\n    return heat_ + 2\n"
+        "def words(*, string: str, double: float, double_: float) -> float:\n"
+        "    return len(string) + double + 10 * double_\n"
+        "@functools.cache\ndef kept(x: float) -> float:\n    return x + 3\n"
+    )
+    draft(tmp_path, "heat.py", "-o", "served_heat.py")
+    assert check(tmp_path, "served_heat.py") == {"heat", "farcall", "words", "kept"}
+    server = start(tmp_path / "served_heat.py", options=["--no-sandbox"]).connect()
+    assert server.call("served_heat/heat", x=0.0).value == 1
+    assert server.call("served_heat/farcall", heat_=0.0).value == 2
+    assert server.call("served_heat/kept", x=0.0).value == 3
+    given = {"string_": "abc", "double__": 4.0, "double_": 5.0}
+    assert server.call("served_heat/words", **given).value == 57
+
+
+def test_texts_behind_two_pointers(tmp_path):
+    pytest.importorskip("clang.cindex")
+    text = drafted(
+        tmp_path,
+        "texts.h",
+        "void f(const char *const *a, int n_a, const char *const b[3]);\n"
+        "int get(const char **name);\nint many(char **names);\n",
+    )
+    assert "IN string a[n_a] /* ? is its size n_a? */, IN int n_a, IN string b[3])" in text
+    assert "IN string name[1] /* ? is its size 1? is it only read? */" in text
+    assert "left out: many: `names` is `char **`, which no interface has" in text
+
+
+def test_functions_of_one_name_are_told(tmp_path):
+    modules = "".join(
+        f"module {name}\ncontains\nsubroutine init(n)\n  {kind}, intent(in) :: n\n"
+        "end subroutine\nend module\n"
+        for name, kind in (("one", "integer"), ("two", "real"))
+    )
+    text = drafted(tmp_path, "names.f90", modules)
+    assert "/* ? left out: init: another one has this name */ Define init(IN int n)" in text
+    build(tmp_path, "libnames.so", "gfortran", "names.f90", "drafted_shim.f90")
+
+
 def test_a_source_without_functions_is_an_error(tmp_path):
     (tmp_path / "none.f").write_text("      PROGRAM P\n      END\n")
     (tmp_path / "words.pyf").write_text("x\n")
     (tmp_path / "bytes.f90").write_bytes(bytes(range(256)) * 8)
+    (tmp_path / "my-model.py").write_text("def f(x: float) -> float:\n    return x\n")
+    (tmp_path / "script.py").write_text("import sys\nsys.exit(0)\n")
     (tmp_path / "folder.h").mkdir()
     for name, text in (
         ("none.f", "no function has an interface"),
@@ -332,6 +302,8 @@ def test_a_source_without_functions_is_an_error(tmp_path):
         ("missing.f90", "missing.f90: there is no such file"),
         ("folder.h", "folder.h: this is not a file of text"),
         ("words.pyf", "words.pyf: the parser of f2py fails"),
+        ("script.py", "script.py: it raised SystemExit: 0"),
+        ("my-model.py", "my-model.py: `import` takes no module of this name"),
         ("bytes.f90", "bytes.f90: this is not a text of Fortran"),
     ):
         words = [FARCALL, "idl", "draft", name]
@@ -349,11 +321,12 @@ def test_a_source_without_functions_is_an_error(tmp_path):
 
 
 def test_a_draft_replaces_no_source(tmp_path):
+    module = "module mods\ncontains\nsubroutine f(n)\n  integer n\nend subroutine\nend module\n"
     sources = {
         "heat.c": "void heat(int n, double *x) {}\n",
         "model.py": "def scale(x: float) -> float:\n    return x\n",
-        "mods.f90": MODULE,
-        "own_shim.f90": MODULE.replace("mods", "others"),
+        "mods.f90": module,
+        "own_shim.f90": module.replace("mods", "others"),
     }
     for name, text in sources.items():
         (tmp_path / name).write_text(text)

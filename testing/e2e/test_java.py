@@ -30,6 +30,18 @@ Define code(IN char c, OUT int *n) { *n = c; }
 Define length(IN string s, OUT int *n) { *n = (int)strlen(s); }
 """
 
+FAILS = """
+Module fails;
+Globals { void farcall_fail(const char *text); }
+Define late(IN int ms) { usleep(1000 * ms); farcall_fail("the failure of this call"); }
+Define both(IN int n, IN double big[n], IN double x[3], OUT double *total)
+{ *total = big[n - 1] + x[0]; }
+Define first(IN double x[3], IN int n, IN double big[n], OUT double *total)
+{ *total = big[n - 1] + x[0]; }
+DefClass Counter { DefState { static int count; }
+    DefMethod add(IN int n, OUT int *value) { usleep(1000 * n); *value = count += n; } }
+"""
+
 
 @pytest.fixture(scope="module")
 def old():
@@ -60,6 +72,14 @@ def test_arrays_are_what_the_function_takes(start, tmp_path):
     (tmp_path / "arrays.idl").write_text(ARRAYS)
     server = start(tmp_path / "arrays.idl", options=["--allow-code"])
     program = command(ROOT / "testing" / "e2e" / "Buffers.java", tmp_path)
+    ran = run(*program, server.address, timeout=100)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_threads_that_share_a_call_or_a_connection(start, tmp_path):
+    (tmp_path / "fails.idl").write_text(FAILS)
+    server = start(tmp_path / "fails.idl", options=["--allow-code"])
+    program = command(ROOT / "testing" / "e2e" / "Threads.java", tmp_path)
     ran = run(*program, server.address, timeout=100)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 

@@ -90,6 +90,24 @@ def test_an_interrupt_ends_the_wait_and_the_call(start, library, tmp_path):
     assert ran.returncode == 0, ran.stderr
 
 
+def test_an_interrupt_ends_the_next_short_wait(start, library, tmp_path):
+    idl = tmp_path / "nap.idl"
+    idl.write_text(NAP)
+    server = start(idl)
+    text = """
+    library(farcall)
+    session <- farcall_start(farcall_connect(commandArgs(TRUE)[1])$nap, 60000)
+    ended <- tryCatch({
+        tools::pskill(Sys.getpid(), tools::SIGINT)
+        .Call(farcall:::fc_wait, session$pointer, 0)
+        "the wait"
+    }, interrupt = function(condition) "an interrupt")
+    stopifnot(ended == "an interrupt")
+    """
+    ran = rscript(library, text, server.address)
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_fewer_texts_than_the_call_wants_are_an_error(start, library):
     server = start(LIBRARIES.parent / "testing" / "conformance" / "languages.idl")
     text = """

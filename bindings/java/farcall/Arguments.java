@@ -65,15 +65,27 @@ final class Arguments {
     private final int count;
     private final List<Copy> results = new ArrayList<>();
     private final List<Texts> texts = new ArrayList<>();
+    private final List<RemoteArray> taken = new ArrayList<>();
 
     Arguments(Arena arena, MemorySegment function, Object[] given) {
         this.arena = arena;
         this.function = function;
         this.count = given.length;
         this.values = arena.allocate(Native.VALUE, Math.max(1, given.length));
-        for (int index = 0; index < given.length; index++) {
-            put(index, given[index]);
+        try {
+            for (int index = 0; index < given.length; index++) {
+                put(index, given[index]);
+            }
+        } catch (RuntimeException | Error error) {
+            giveBack();
+            throw error;
         }
+    }
+
+    /** Lets stored arrays go, which the library has by itself once the call has started. */
+    void giveBack() {
+        taken.forEach(RemoteArray::giveBack);
+        taken.clear();
     }
 
     MemorySegment values() {
@@ -179,7 +191,11 @@ final class Arguments {
                     array(index, MemorySegment.ofArray(array), orComplex(index, FLOAT, SCOMPLEX));
             case double[] array ->
                     array(index, MemorySegment.ofArray(array), orComplex(index, DOUBLE, DCOMPLEX));
-            case RemoteArray array -> set(index, array.handle(), REFUSED, false);
+            case RemoteArray array -> {
+                MemorySegment handle = array.take();
+                taken.add(array);
+                set(index, handle, REFUSED, false);
+            }
             case ByteBuffer bytes -> {
                 if (Native.type(function, index) != CHAR) {
                     checkOrder(index, bytes.order());

@@ -64,6 +64,29 @@ public final class Call implements Future<Void> {
         return end(status);
     }
 
+    /** Waits for the end also if the thread is interrupted, as a call that is not started. */
+    Void complete() {
+        boolean interrupted = false;
+        try {
+            while (true) {
+                try {
+                    return get();
+                } catch (InterruptedException later) {
+                    interrupted = true;
+                } catch (CancellationException error) {
+                    throw new FarcallException(
+                            FarcallException.Status.CANCELLED, error.getMessage());
+                } catch (ExecutionException error) {
+                    throw (FarcallException) error.getCause();
+                }
+            }
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
     /** Waits in parts, so that the thread notices when it is interrupted. */
     private int await(double seconds) throws InterruptedException {
         long start = System.nanoTime();
@@ -80,25 +103,29 @@ public final class Call implements Future<Void> {
         }
     }
 
-    private synchronized Void end(int status) throws ExecutionException {
+    private Void end(int status) throws ExecutionException {
+        if (status == Native.OK) {
+            fill();
+            return null;
+        }
+        // Before a lock, behind which a virtual thread may run on another thread of the system.
+        FarcallException failure = Native.failure();
+        finish();
         if (status == Native.CANCELLED) {
-            finish();
-            throw new CancellationException(Native.failure().getMessage());
+            throw new CancellationException(failure.getMessage());
         }
-        if (status != Native.OK) {
-            FarcallException failure = Native.failure();
-            finish();
-            throw new ExecutionException(failure.getMessage(), failure);
-        }
+        throw new ExecutionException(failure.getMessage(), failure);
+    }
+
+    private synchronized void fill() {
         if (arguments != null) {
             arguments.copyBack();
             times = Native.timesOfSession(session);
             finish();
         }
-        return null;
     }
 
-    private void finish() {
+    private synchronized void finish() {
         arguments = null;
         remains.clean();
     }

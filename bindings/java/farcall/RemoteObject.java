@@ -1,10 +1,11 @@
 package farcall;
 
 import java.lang.foreign.MemorySegment;
+import java.util.function.Supplier;
 
 /**
  * An object at a server. It has its own process, which holds its state. Its methods run one after
- * the other. Close it before its server, and do not use its methods after that.
+ * the other. Close it before its server. Its methods cannot be called after that.
  */
 public final class RemoteObject implements AutoCloseable {
     private final Server server;
@@ -16,11 +17,18 @@ public final class RemoteObject implements AutoCloseable {
     }
 
     /** The method with this name. Call it like a function. */
-    public synchronized Function method(String name) {
+    public Function method(String name) {
+        // The connection first, as in a call of a method.
+        return server.whileOpen(
+                () -> whileOpen(() -> new Function(server, this, Native.method(object, name))));
+    }
+
+    /** Uses the object, which remains open meanwhile. */
+    synchronized <T> T whileOpen(Supplier<T> body) {
         if (object == null) {
             throw new IllegalStateException("the object is closed");
         }
-        return new Function(server, server.whileOpen(() -> Native.method(object, name)));
+        return body.get();
     }
 
     /** Drops the object at the server; calls under way fail. */

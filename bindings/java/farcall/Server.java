@@ -54,7 +54,7 @@ public final class Server implements AutoCloseable {
 
     /** The function with this name, {@code module/name} or just {@code name}. */
     public Function function(String name) {
-        return whileOpen(() -> new Function(this, Native.function(server, name)));
+        return whileOpen(() -> new Function(this, null, Native.function(server, name)));
     }
 
     /** Makes an object of a class, {@code module/name} or {@code name} alone. */

@@ -565,8 +565,11 @@ SEXP fc_wait(SEXP pointer, SEXP seconds)
 {
     farcall_session *session = address_of(pointer);
     farcall_status status = farcall_wait(*session, Rf_asReal(seconds));
-    if (status == FARCALL_RUNNING)
+    if (status == FARCALL_RUNNING) {
+        /* R itself looks for an interrupt once in many waits. */
+        R_CheckUserInterrupt();
         return Rf_ScalarLogical(FALSE);
+    }
     if (status == FARCALL_CANCELLED) {
         last_status = status;
         Rf_error("the call was cancelled");

@@ -63,7 +63,8 @@ def draft(arguments: argparse.Namespace) -> tuple[str, list[str]]:
     options = [f"-I{one}" for one in arguments.include] + [f"-D{one}" for one in arguments.define]
     whole = Draft()
     for file in files:
-        whole.add(c.read(file, options) if _kind(file) == "C" else fortran.read(file))
+        is_c = _kind(file) == "C"
+        whole.add(c.read(file, options) if is_c else fortran.read(file, arguments.include))
     if not whole.functions:
         reasons = "; ".join(whole.left_out) or "it declares none"
         raise ValueError(f"no function has an interface: {reasons}")

@@ -49,6 +49,9 @@ def read(path: pathlib.Path, options: Sequence[str]) -> Draft:
             draft.functions.append(_function(cursor, cindex))
         except RefusedError as reason:
             draft.left_out.append(f"{cursor.spelling}: {reason}")
+        except ValueError:
+            # The Python package has no names for some types of the library.
+            draft.left_out.append(f"{cursor.spelling}: libclang does not tell one of its types")
     return draft
 
 
@@ -87,13 +90,18 @@ def _number(ctype: Any, cindex: Any) -> str | None:
     """The type of a number, by its meaning here: `size_t` and `int32_t` keep their width."""
     canonical = ctype.get_canonical()
     if canonical.kind == cindex.TypeKind.ENUM:
-        return "int"
+        if canonical.get_size() == 4:
+            return "int"
+        canonical = canonical.get_declaration().enum_type.get_canonical()
     spelling = canonical.spelling.replace("const ", "").replace("volatile ", "")
     return _NUMBERS.get(spelling)
 
 
 def _function(cursor: Any, cindex: Any) -> Function:
-    if cursor.type.is_function_variadic():
+    if cursor.type.kind == cindex.TypeKind.FUNCTIONNOPROTO:
+        if not cursor.is_definition():
+            raise RefusedError("`()` does not say its arguments; `(void)` says that it has none")
+    elif cursor.type.is_function_variadic():
         raise RefusedError("it takes a list of arguments of any length")
     arguments = list(cursor.get_arguments())
     names = [name_of(one.spelling, index) for index, one in enumerate(arguments)]
@@ -105,20 +113,24 @@ def _function(cursor: Any, cindex: Any) -> Function:
     ]  # fmt: skip
     function = Function(cursor.spelling, cursor.spelling, [], [])
     function.description = (cursor.brief_comment or "")[:120]
-    after_callback = False
+    # Pointers that callbacks get and the function passes on, and those that it has taken.
+    wanted = taken = 0
     for one, name in zip(arguments, names, strict=True):
         pointee = _function_type(one.type, cindex)
         if pointee is not None:
             function.callbacks.append(_callback(name, pointee, cindex))
             function.arguments.append(name)
-            after_callback = True
+            wanted += function.callbacks[-1].parameters.count(None)
             continue
-        if after_callback and _is_void_pointer(one.type, cindex):
+        if taken < wanted and _is_void_pointer(one.type, cindex):
             # The user's pointer of the callback before it, which stays at the server.
             function.arguments.append("NULL")
+            taken += 1
             continue
         function.parameters.append(_parameter(name, one.type, integers, cindex))
         function.arguments.append(name)
+    if wanted and not taken:
+        raise RefusedError("its callback takes a `void *`, and it takes none after it to pass on")
     _value(function, cursor.result_type, cindex)
     return function
 
@@ -147,6 +159,8 @@ def _callback(name: str, ctype: Any, cindex: Any) -> Callback:
             given.append(None)
         else:
             given.append(_parameter(f"a{index + 1}", one, numbers, cindex))
+    if given.count(None) > 1:
+        raise RefusedError(f"its callback `{name}` takes several `void *`")
     result = ctype.get_result()
     is_void = result.get_canonical().kind == cindex.TypeKind.VOID
     value = "" if is_void else _number(result, cindex)
@@ -159,13 +173,13 @@ def _parameter(name: str, ctype: Any, integers: Sequence[str], cindex: Any) -> P
     number = _number(ctype, cindex)
     if number is not None:
         return Parameter(name, number)
-    sizes, canonical, question = *_dimensions(name, ctype, cindex), ""
-    is_read = canonical.is_const_qualified()
+    sizes, canonical, is_read = _dimensions(name, ctype, cindex)
+    question = ""
     element = _number(canonical, cindex)
     if element is None and canonical.spelling in ("FILE", "struct _IO_FILE"):
         return Parameter(name, "filepointer", question="is the file read (IN) or written (OUT)?")
     if element is None:
-        return _pointers(name, ctype, canonical, integers, cindex)
+        return _texts(name, ctype, integers, cindex)
     if element == "char" and sizes == [""]:
         if is_read:
             return Parameter(name, "string")
@@ -187,32 +201,39 @@ def _parameter(name: str, ctype: Any, integers: Sequence[str], cindex: Any) -> P
     return Parameter(name, element, mode, sizes, question)
 
 
-def _dimensions(name: str, ctype: Any, cindex: Any) -> tuple[list[str], Any]:
-    """The sizes of an array, empty if the type does not state one, and the type of its elements."""
+def _dimensions(name: str, ctype: Any, cindex: Any) -> tuple[list[str], Any, bool]:
+    """The sizes of an array, empty if the type does not state one, the type of its elements, and
+    whether they are `const`."""
     sizes: list[str] = []
+    is_read = False
     kinds = cindex.TypeKind
     canonical = ctype.get_canonical()
     while canonical.kind in (kinds.CONSTANTARRAY, kinds.INCOMPLETEARRAY, kinds.VARIABLEARRAY):
+        # Of an array, libclang has `const` in its type, and not in that of the elements.
+        is_read = is_read or canonical.is_const_qualified()
         is_constant = canonical.kind == kinds.CONSTANTARRAY
         sizes.append(str(canonical.element_count) if is_constant else "")
         canonical = canonical.element_type.get_canonical()
     if sizes:
-        return sizes, canonical
+        return sizes, canonical, is_read or canonical.is_const_qualified()
     if canonical.kind != kinds.POINTER:
         raise RefusedError(f"`{name}` is `{ctype.spelling}`, which no interface has")
-    return [""], canonical.get_pointee().get_canonical()
+    element = canonical.get_pointee().get_canonical()
+    return [""], element, element.is_const_qualified()
 
 
-def _pointers(
-    name: str, ctype: Any, pointee: Any, integers: Sequence[str], cindex: Any
-) -> Parameter:
+def _texts(name: str, ctype: Any, integers: Sequence[str], cindex: Any) -> Parameter:
     """An array of texts; nothing else behind two pointers has an interface."""
-    if pointee.kind == cindex.TypeKind.POINTER:
-        inner = pointee.get_pointee().get_canonical()
-        if _number(inner, cindex) == "char" and inner.is_const_qualified():
-            size = likely_size(name, integers) or "1"
-            return Parameter(name, "string", "IN", [size], f"is its size {size}?")
-    raise RefusedError(f"`{name}` is `{ctype.spelling}`, which no interface has")
+    sizes, pointee, is_read = _dimensions(name, ctype, cindex)
+    is_pointer = pointee.kind == cindex.TypeKind.POINTER
+    inner = pointee.get_pointee().get_canonical() if is_pointer else pointee
+    if not is_pointer or _number(inner, cindex) != "char" or not inner.is_const_qualified():
+        raise RefusedError(f"`{name}` is `{ctype.spelling}`, which no interface has")
+    question = "" if is_read else "is it only read?"
+    if sizes[0] == "":
+        sizes[0] = likely_size(name, integers) or "1"
+        question = f"is its size {sizes[0]}? {question}".rstrip()
+    return Parameter(name, "string", "IN", [size or "1" for size in sizes], question)
 
 
 def _value(function: Function, ctype: Any, cindex: Any) -> None:

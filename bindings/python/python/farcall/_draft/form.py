@@ -115,12 +115,14 @@ class Draft:
             f"Module {module};",
             f'Library "{library}"; /* ? is this the library with these functions? */',
         ]
-        lines += [f"/* ? left out: {reason} */" for reason in self.left_out]
-        seen: set[str] = set()
+        texts: dict[str, str] = {}
+        left_out = list(self.left_out)
         for function in self.functions:
-            if function.name not in seen:
-                lines += ["", function.text()]
-            seen.add(function.name)
+            if texts.setdefault(function.name, function.text()) != function.text():
+                left_out.append(f"{function.name}: another one has this name")
+        lines += [f"/* ? left out: {reason} */" for reason in left_out]
+        for text in texts.values():
+            lines += ["", text]
         return "\n".join(lines) + "\n"
 
 

@@ -1,7 +1,12 @@
 """Reads sources of Fortran 77 and 90, modules, and `.pyf` files, with the parser of f2py."""
 
+import contextlib
+import functools
+import io
 import pathlib
 import re
+import string
+import unittest.mock
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +14,7 @@ from .form import Callback, Draft, Function, Parameter, free_name, likely_size, 
 
 # Kinds, and their bytes.
 _KINDS = {
-    "4": 4, "real32": 4, "c_float": 4, "kind(1.0)": 4, "kind(1.e0)": 4,
+    "4": 4, "real32": 4, "c_float": 4,
     "8": 8, "real64": 8, "c_double": 8,
     "int32": 4, "c_int": 4, "int64": 8, "c_long": 8, "c_size_t": 8, "int16": 2, "int8": 1,
     "1": 1, "2": 2, "16": 16, "c_bool": 1,
@@ -20,34 +25,130 @@ _INTEGERS = {1: "int8_t", 2: "short", 4: "int", 8: "long"}
 _REALS = {4: "float", 8: "double"}
 _COMPLEX = {4: "scomplex", 8: "dcomplex"}
 _LOGICALS = {1: "bool", 4: "LOGICAL"}
+# Files whose statements begin in column 7, unless they are free.
+_FIXED = {".f", ".for", ".f77"}
 
 
 class RefusedError(Exception):
     """A procedure that no interface describes, and why."""
 
 
-def read(path: pathlib.Path) -> Draft:
-    """The procedures of a file."""
+def read(path: pathlib.Path, include: Sequence[str]) -> Draft:
+    """The procedures of a file, which may include files of its folder and of others."""
     from numpy.f2py import crackfortran
 
     crackfortran.verbose, crackfortran.quiet = 0, 1
     source = path.read_text(errors="replace")
     if "\0" in source:
         raise ValueError(f"{path}: this is not a text of Fortran")
+    crackfortran.include_paths = list(include)
+    questions = _not_read(source, [str(path.parent), *include])
     try:
-        blocks = crackfortran.crackfortran([str(path)])
+        rules = unittest.mock.patch.multiple(
+            crackfortran,
+            buildimplicitrules=_implicit_rules,
+            get_parameters=functools.partial(_parameters, crackfortran.get_parameters),
+            _selected_real_kind_func=_real_kind,
+        )
+        # It prints what it does not understand.
+        with rules, contextlib.redirect_stdout(io.StringIO()):
+            blocks = crackfortran.crackfortran([str(path)])
     except Exception as error:  # The parser raises this class itself.
         reason = " ".join(str(error).split())
         raise ValueError(f"{path}: the parser of f2py fails: {reason}") from None
     draft = Draft()
+    is_fixed = path.suffix.lower() in _FIXED and not crackfortran.is_free_format(str(path))
+    statements = _statements(source, is_fixed)
     for block, module in _procedures(blocks, None):
-        reader = _Reader(block, module, source, is_signature=path.suffix == ".pyf")
+        reader = _Reader(block, module, statements, is_signature=path.suffix == ".pyf")
         try:
-            draft.functions.append(reader.function())
+            function = reader.function()
+            function.questions += questions
+            if all(one.name != function.name for one in draft.functions):
+                draft.shim += reader.shim
+            draft.functions.append(function)
         except RefusedError as reason:
             draft.left_out.append(f"{block['name']}: {reason}")
-        draft.shim += reader.shim
     return draft
+
+
+def _not_read(source: str, folders: Sequence[str]) -> list[str]:
+    """Questions about files that the source includes and the parser does not read."""
+    line = re.compile(r"^\s*(#?)\s*include\s*['\"<]([^'\">]+)", re.I | re.M)
+    found = {
+        name: not hashed and any(pathlib.Path(folder, name).is_file() for folder in folders)
+        for hashed, name in line.findall(source)
+    }
+    return [
+        f"{name}, which the source includes, was not read: are the types right?"
+        for name, is_read in found.items()
+        if not is_read
+    ]
+
+
+def _implicit_rules(
+    block: Mapping[str, Any],
+) -> tuple[dict[str, Mapping[str, Any]] | None, dict[str, Any]]:
+    """The types of names that a procedure does not declare. Those of f2py forget the rules of the
+    host, and keep the rules of one procedure for all that follow."""
+    usual: dict[str, Mapping[str, Any]] = {
+        letter: {"typespec": "integer" if letter in "ijklmn" else "real"}
+        for letter in string.ascii_lowercase + "$_"
+    }
+    own = block.get("implicit", {})
+    if own is None:
+        return None, {}
+    host = block.get("parent_block")
+    rules: dict[str, Mapping[str, Any]] | None = usual
+    if host is not None and host["block"] != "interface":
+        rules = _implicit_rules(host)[0]
+    return {**(rules or usual), **own} if own else rules, {}
+
+
+# The kind of a number.
+_KIND = re.compile(r"kind\([\d.]+(?:([de])[+-]?\d+)?(?:_(\w+))?\)")
+
+
+def _parameters(
+    read: Any, names: Mapping[str, Any], known: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The constants that f2py finds. For it, a number such as `1.0_dp` always has 4 bytes."""
+    found: dict[str, Any] = read(names, known or {})
+    for name in list(found):
+        number = _KIND.fullmatch(str(names.get(name, {}).get("=", "")).lower().replace(" ", ""))
+        if number and number[2] in found:
+            found[name] = found[number[2]]
+        elif number and number[2]:
+            del found[name]
+    return found
+
+
+def _real_kind(p: int = 0, r: int = 0, radix: int = 0) -> int:
+    """The bytes of `selected_real_kind`, by its names in Fortran: f2py forgets the range `r`. -1 if
+    no interface has such a number."""
+    if p > 15 or r > 307 or radix not in (0, 2):
+        return -1
+    return 4 if p <= 6 and r <= 37 else 8
+
+
+def _statements(source: str, is_fixed: bool) -> str:
+    """The statements of a source, each in a line of its own without label, texts and comments."""
+    lines: list[str] = []
+    goes_on = False
+    for whole in source.splitlines():
+        is_comment = is_fixed and whole[:1] in "cC*dD"
+        line = re.sub(r"'[^']*'|\"[^\"]*\"|!.*", "", whole)
+        if is_comment or not line.strip() or line.startswith("#"):
+            continue
+        continued = re.match(r" {5}[^ 0]|\t[1-9]", line) if is_fixed else None
+        text = line[continued.end() :] if continued else line.strip().removeprefix("&")
+        if (continued or goes_on) and lines:
+            lines[-1] += text
+        else:
+            lines.append(re.sub(r"^\s*\d+\s+", "", text))
+        goes_on = lines[-1].rstrip().endswith("&")
+        lines[-1] = lines[-1].rstrip().removesuffix("&")
+    return "\n".join(lines).replace(";", "\n")
 
 
 def _procedures(
@@ -71,10 +172,10 @@ class _Reader:
         self,
         block: Mapping[str, Any],
         module: Mapping[str, Any] | None,
-        source: str,
+        statements: str,
         is_signature: bool,
     ) -> None:
-        self.block, self.module, self.source = block, module, source
+        self.block, self.module, self.statements = block, module, statements
         self.variables: Mapping[str, Any] = block.get("vars", {})
         self.is_signature = is_signature
         self.shim: list[str] = []
@@ -91,31 +192,22 @@ class _Reader:
         names = list(block.get("args", []))
         self.taken = [name_of(name, index) for index, name in enumerate(names)]
         function = Function(block["name"], self._symbol(), [], [], convention="FORTRAN")
+        if "callstatement" in block.get("f2pyenhancements", {}):
+            raise RefusedError("f2py calls it by the C of `callstatement`, which is not read")
         if "c" in block.get("f2pyintent", block.get("intent", [])):
             function.convention = "C"
-        self.scalars = [one for one in names if not self._dimension(one) and self._is_integer(one)]
+        self.scalars = [
+            one
+            for one in names
+            if not self._dimension(one) and self._is_integer(one) and not self._is_result(one)
+        ]
+        dims = " ".join(dim for one in names for dim in self._dimension(one))
+        self.sizes = set(re.findall(r"[a-z_]\w*", dims.lower()))
         for index, name in enumerate(names):
-            is_value = "value" in self._variable(name).get("attrspec", [])
-            if is_value and self.module is None:
-                raise RefusedError(f'it takes `{name}` by value, which is `Calls "C"`')
-            constant = self._hidden(name)
-            if constant is not None:
-                function.arguments.append(constant)
-                continue
-            callback = self._callback(name)
-            if callback is not None:
-                function.callbacks.append(callback)
-            else:
-                function.parameters.append(self._parameter(name, index))
-            function.arguments.append(name_of(name, index))
+            self._argument(function, name, index)
         if block["block"] == "function":
-            result = block.get("result", block["name"])
-            number = self._value_type(result)
-            if number == "char":
-                raise RefusedError("its value is a text, which no interface has")
-            asked = self.asked.get(result, "")
             function.value = free_name("value", self.taken)
-            function.parameters.append(Parameter(function.value, number, "OUT", ["1"], asked))
+            function.parameters.append(self._value(function.value))
         if self.module is not None and not self.is_signature:
             self._make_shim(function)
         elif self.added:
@@ -123,6 +215,28 @@ class _Reader:
                 "it has arrays of assumed shape, and no module that a shim could use"
             )
         return function
+
+    def _argument(self, function: Function, name: str, index: int) -> None:
+        """Adds an argument to the function."""
+        if name == "e__e":
+            raise RefusedError("it has an alternate return, `*`")
+        is_value = "value" in self._variable(name).get("attrspec", [])
+        if is_value and self.module is None:
+            raise RefusedError(f'it takes `{name}` by value, which is `Calls "C"`')
+        constant = self._hidden(name)
+        if constant is not None:
+            function.arguments.append(constant)
+            return
+        callback = self._callback(name)
+        if callback is not None:
+            function.callbacks.append(callback)
+        else:
+            parameter = self._parameter(name, index)
+            is_reference = "c" not in self._variable(name).get("intent", [])
+            if function.convention == "C" and is_reference and not parameter.sizes:
+                raise RefusedError(f"it is a function of C that takes `{name}` by reference")
+            function.parameters.append(parameter)
+        function.arguments.append(name_of(name, index))
 
     def _symbol(self) -> str:
         enhanced = self.block.get("f2pyenhancements", {})
@@ -133,7 +247,12 @@ class _Reader:
         variable = self._variable(name)
         default = str(variable.get("=", ""))
         is_hidden = "hide" in variable.get("intent", []) and not self._dimension(name)
-        return default if is_hidden and re.fullmatch(r"-?[\d.]+", default) else None
+        number = re.fullmatch(r"-?\d+(\.\d*)?", default) if is_hidden else None
+        kind = self._type(name) if number else ""
+        # A constant is an `int` or a `double`.
+        if number and kind == "int" and not number[1]:
+            return default
+        return str(float(default)) if kind == "double" else None
 
     def _variable(self, name: str) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self.variables.get(name, {})
@@ -151,24 +270,34 @@ class _Reader:
     def _is_integer(self, name: str) -> bool:
         return self._typespec(name) == "integer"
 
+    def _is_result(self, name: str) -> bool:
+        intent = self._variable(name).get("intent", [])
+        return "out" in intent and "in" not in intent
+
     def _bytes(self, name: str, default: int) -> int:
         selector = self._variable(name).get("kindselector", {})
         kind = str(selector.get("*") or selector.get("kind") or "").lower().replace(" ", "")
         if not kind:
             return default
-        for _ in range(4):
+        for _ in range(8):
             kind = self._renamed(kind)
             if kind in _KINDS:
                 return _KINDS[kind]
-            if re.fullmatch(r"kind\([\d.]+d\d+\)|selected_real_kind\((p=)?1[0-5].*\)", kind):
-                return 8
-            if re.fullmatch(r"selected_real_kind\((p=)?[1-6](,.*)?\)", kind):
-                return 4
+            number = _KIND.fullmatch(kind)
+            if number and number[2]:
+                kind = number[2]
+                continue
+            if number:
+                return 8 if number[1] == "d" else 4
+            digits = re.fullmatch(r"selected_real_kind\((?:p=)?(\d+)(?:,(?:r=)?(\d+))?\)", kind)
+            if digits:
+                kind = str(_real_kind(int(digits[1]), int(digits[2] or 0)))
+                continue
             known = self.variables.get(kind) or (self.module or {}).get("vars", {}).get(kind, {})
             if "=" not in known and kind in _USUAL:
                 self.asked[name] = f"has the kind {kind} {_USUAL[kind]} bytes?"
                 return _USUAL[kind]
-            kind = str(known.get("=", "")).lower().replace(" ", "").replace("_dp", "")
+            kind = str(known.get("=", "")).lower().replace(" ", "")
         raise RefusedError(f"the kind of `{name}` is not known: {selector}")
 
     def _renamed(self, kind: str) -> str:
@@ -194,27 +323,50 @@ class _Reader:
 
     def _value_type(self, result: str) -> str:
         """The type of the value, which may stand in front of `function`."""
-        prefix = re.match(r"(?:real|complex|integer)\s*\((?:kind\s*=\s*)?(\w+)\)",
-                          str(self.block.get("prefix", "")))  # fmt: skip
+        prefix = re.search(
+            r"\b(?:real|complex|integer|logical)\s*"
+            r"(?:\*\s*(\d+)|\(\s*(?:kind\s*=)?((?:[^()]|\([^()]*\))+)\))",
+            str(self.block.get("prefix", "")),
+            re.I,
+        )
         variable = dict(self._variable(result))
         if prefix and "kindselector" not in variable:
-            variable["kindselector"] = {"kind": prefix[1]}
+            variable["kindselector"] = {"*": prefix[1]} if prefix[1] else {"kind": prefix[2]}
             self.variables = {**self.variables, result: variable}
         return self._type(result)
+
+    def _value(self, name: str) -> Parameter:
+        """The parameter for the value of a function. A shim can store an array."""
+        result = self.block.get("result", self.block["name"])
+        number, dims = self._value_type(result), self._dimension(result)
+        if number == "char":
+            raise RefusedError("its value is a text, which no interface has")
+        has_shim = self.module is not None and not self.is_signature
+        if dims and (not has_shim or ":" in dims):
+            raise RefusedError("its value is an array, which only Fortran can receive")
+        sizes, asked = [], self.asked.get(result, "")
+        for position, dim in enumerate(dims):
+            size, question = self._size(result, dim, position)
+            sizes.append(size)
+            asked = " ".join(filter(None, [question, asked]))
+        return Parameter(name, number, "OUT", sizes[::-1] or ["1"], asked)
 
     def _callback(self, name: str) -> Callback | None:
         """The argument as a callback, if it is a procedure."""
         for inner in self.block.get("body", []):
             for block in inner.get("body", []) if inner["block"] == "interface" else []:
                 if block.get("name") == name:
-                    reader = _Reader(block, None, self.source, is_signature=False)
+                    reader = _Reader(block, None, self.statements, is_signature=False)
                     function = reader.function()
                     value = ""
                     if function.value:
                         value = function.parameters.pop().type
                     given: list[Parameter | None] = list(function.parameters)
                     return Callback(name_of(name), value, given)
-        if "external" in self._variable(name).get("attrspec", []):
+        # f2py does not read the statement `procedure (interface) :: f`.
+        declared = rf"^\s*procedure\s*\(.*::.*\b{re.escape(name)}\b"
+        is_procedure = re.search(declared, self.statements, re.I | re.M) is not None
+        if is_procedure or "external" in self._variable(name).get("attrspec", []):
             raise RefusedError(f"the source does not say which arguments its callback `{name}` has")
         return None
 
@@ -225,19 +377,24 @@ class _Reader:
         number, dims = self._type(name), self._dimension(name)
         intent = [str(one) for one in self._variable(name).get("intent", [])]
         mode, question = self._mode(name, intent, bool(dims))
+        if name in self.sizes and not dims and mode != "IN":
+            mode, question = "IN", "a size is IN: must its caller get a changed value?"
         question = " ".join(filter(None, [self.asked.get(name), question]))
         shown = name_of(name, index)
         if number == "char":
             number, asked = self._text(name, mode if not dims else "")
             question = " ".join(filter(None, [asked, question]))
         if not dims:
-            return Parameter(shown, number, mode, [] if mode == "IN" else ["1"], question)
+            # A text with a length is one that the server pads.
+            is_plain = mode == "IN" and not number.startswith("string[")
+            return Parameter(shown, number, mode, [] if is_plain else ["1"], question)
         sizes = []
         for position, dim in enumerate(dims):
             size, asked = self._size(name, dim, position)
             sizes.append(size)
             question = " ".join(filter(None, [asked, question]))
-        return Parameter(shown, number, mode, sizes[::-1], question)
+        # What has `intent(c)` lies by rows, as its dimensions say.
+        return Parameter(shown, number, mode, sizes if "c" in intent else sizes[::-1], question)
 
     def _text(self, name: str, mode: str) -> tuple[str, str]:
         """The type of a character, a text or an array of them, and a question about its length.
@@ -246,7 +403,7 @@ class _Reader:
         length = str(selector.get("*") or selector.get("len") or "1").strip("() ").lower()
         if length == "1":
             return "char", ""
-        if mode == "IN":
+        if mode == "IN" and length == "*":
             return "string", ""
         if length.isdigit() or length in self.scalars:
             return f"string[{length}]", ""
@@ -269,19 +426,21 @@ class _Reader:
 
     def _used(self, name: str, is_array: bool) -> tuple[str, str]:
         """The mode of an argument without an intent, from what the source does with it."""
-        assigned = re.search(
-            rf"^\s*(\d+\s+)?(if\s*\(.*\)\s*)?{name}\s*(\(.*\))?\s*=[^=]", self.source, re.I | re.M
-        )
-        if assigned:
+        # f2py renames what is a word of C, such as `long`.
+        name = re.escape(name.removesuffix("_bn")) + "(_bn)?"
+        before = r"^\s*((if|where|forall|else\s*where)\s*\(.*\)\s*|do\s+(\d+\s*,?\s*)?)?"
+        assigned = rf"{before}{name}\s*(\(.*\))?\s*=[^=]"
+        if re.search(assigned, self.statements, re.I | re.M):
             return "INOUT", "is it only written (OUT)?"
-        calls = re.search(rf"^\s*call\b.*\b{name}\b", self.source, re.I | re.M)
-        if calls:
+        passed = rf"{before}(call|read|inquire)\b.*\b{name}\b"
+        if re.search(passed, self.statements, re.I | re.M):
             return ("INOUT", "is it changed?") if is_array else ("IN", "is it changed (INOUT)?")
         return "IN", ""
 
     def _size(self, name: str, dim: str, position: int) -> tuple[str, str]:
         """The size of a dimension, and a question if the source does not say it."""
-        if dim == ":":
+        # f2py makes `1 -  + ` of a lower bound without an upper one.
+        if dim == ":" or re.search(r"\+ ( -|$)", dim):
             added = free_name(f"{name}_n{position + 1}", self.taken)
             self.lengths[name, position + 1] = added
             self.added.append(Parameter(added, "int"))
@@ -293,17 +452,22 @@ class _Reader:
         if "*" in (dim, dim[-1:]) and not re.search(r"\w", dim.replace("*", "")):
             size = likely_size(name, self.scalars)
             return size or "1", f"is its size {size}?" if size else "what is its size, if not 1?"
-        dim = re.sub(r"(?:size|shape|len)\((\w+)(?:,\s*(\d))?\)", self._assumed, dim.lower())
+        asked = r"size\(\s*(\w+)\s*(?:,\s*(?:dim\s*=\s*)?(\d)\s*)?\)"
+        dim = re.sub(asked, self._assumed, dim.lower())
         known = {*self.scalars, *(one.name for one in self.added), "max", "min"}
         words = re.findall(r"[A-Za-z_]\w*", dim)
         if any(word.lower() not in known for word in words):
             size = likely_size(name, self.scalars) or "1"
             return size, f"is its size {dim}?"
-        return dim.lower().replace("**", "^"), ""
+        # f2py writes a power as `n * *2`.
+        return re.sub(r"\*\s*\*", "^", dim.lower()), ""
 
     def _assumed(self, size: re.Match[str]) -> str:
-        """The parameter for a size of an array of assumed shape."""
-        return self.lengths.get((size[1], int(size[2] or 1)), size[0])
+        """The parameters for a size of an array of assumed shape."""
+        if size[2]:
+            return self.lengths.get((size[1], int(size[2])), size[0])
+        every = [added for (array, _), added in self.lengths.items() if array == size[1]]
+        return f"({' * '.join(every)})" if len(every) > 1 else "".join(every) or size[0]
 
     def _make_shim(self, function: Function) -> None:
         """A procedure outside of the module, which passes its arguments on."""
@@ -314,10 +478,12 @@ class _Reader:
         lines = [f"subroutine {shim}({', '.join(given)})"]
         lines += [f"  use {self.module['name']}, only: {self.block['name']}", "  implicit none"]
         lines += [f"  integer(4), intent(in) :: {one.name}" for one in self.added]
-        if function.callbacks:
-            lines += [f"  external :: {one.name}" for one in function.callbacks]
+        for callback in function.callbacks:
+            value = f"{_FORTRAN[callback.value]}, " if callback.value else ""
+            lines.append(f"  {value}external :: {callback.name}")
+        arrays = {name_of(one) for one in self.variables if self._dimension(one)}
         for parameter in function.parameters:
-            lines.append(f"  {_declared(parameter)}")
+            lines.append(f"  {_declared(parameter, parameter.name in arrays)}")
         called = f"{self.block['name']}({', '.join(function.arguments)})"
         lines.append(f"  {function.value} = {called}" if function.value else f"  call {called}")
         lines.append(f"end subroutine {shim}\n")
@@ -334,12 +500,13 @@ _FORTRAN = {
 }  # fmt: skip
 
 
-def _declared(parameter: Parameter) -> str:
-    """The parameter in Fortran."""
+def _declared(parameter: Parameter, is_array: bool) -> str:
+    """The parameter in Fortran. An array of one element is one whose size the draft asks for."""
     intents = {"IN": "in", "OUT": "out", "INOUT": "inout", "WORK": "inout"}
     # The length of a text comes with it.
     element = parameter.type.partition("[")[0]
     kind = f"{_FORTRAN[element]}, intent({intents[parameter.mode]})"
     sizes = ", ".join(reversed(parameter.sizes))
-    is_scalar = not sizes or parameter.sizes == ["1"]
-    return f"{kind} :: {parameter.name}" + ("" if is_scalar else f"({sizes})")
+    if parameter.sizes == ["1"]:
+        sizes = "*" if is_array else ""
+    return f"{kind} :: {parameter.name}" + (f"({sizes})" if sizes else "")

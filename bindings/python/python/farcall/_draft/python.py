@@ -1,17 +1,26 @@
 """Reads Python modules with type hints, and writes modules that `farcall serve` takes."""
 
+import collections.abc
+import contextlib
 import importlib.util
 import inspect
+import keyword
 import pathlib
 import sys
 import types
 import typing
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from .form import free_name
+from .form import free_name, name_of
 
+# Hints of arrays that a function takes as lists.
+_LISTS = {
+    list, collections.abc.Sequence, collections.abc.MutableSequence, collections.abc.Collection,
+    collections.abc.Iterable,
+}  # fmt: skip
 _SCALARS = {int: "long", float: "double", complex: "dcomplex", str: "string", bool: "bool"}
 
 
@@ -21,31 +30,53 @@ class RefusedError(Exception):
 
 def read(path: pathlib.Path) -> str:
     """A module that serves the functions of another one."""
-    module = _load(path)
+    if not path.stem.isidentifier() or keyword.iskeyword(path.stem):
+        raise ValueError(f"{path}: `import` takes no module of this name; rename the file")
+    functions = dict(_functions(_load(path)))
+    taken = _taken(functions)
+    module, farcall = free_name(path.stem, taken), free_name("farcall", taken)
     lines = [
         f'"""Serves functions of `{path.stem}`: `farcall serve THIS_FILE`."""',
         "",
         "import pathlib",
         "import sys",
         "",
-        "import farcall",
+        _import("farcall", farcall),
         "",
         "sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))",
-        f"import {path.stem}  # ? is it in this folder, or installed?",
+        f"{_import(path.stem, module)}  # ? is it in this folder, or installed?",
     ]
     served = 0
-    for name, function in vars(module).items():
-        is_kind = isinstance(function, types.FunctionType | type)
-        if not is_kind or function.__module__ != path.stem or name.startswith("_"):
-            continue
+    for name, function in functions.items():
         try:
-            lines += ["", "", *_function(path.stem, name, function)]
+            lines += ["", "", *_function(farcall, module, name, function)]
             served += 1
         except RefusedError as reason:
             lines += ["", "", f"# ? left out: {name}: {reason}"]
     if served == 0:
         raise ValueError(f"{path}: no function has type hints that an interface can state")
     return "\n".join(lines) + "\n"
+
+
+def _import(name: str, wanted: str) -> str:
+    return f"import {name}" if name == wanted else f"import {name} as {wanted}"
+
+
+def _functions(module: types.ModuleType) -> Iterator[tuple[str, Any]]:
+    """What a module itself has to call, also if a decorator made it."""
+    for name, function in vars(module).items():
+        is_own = getattr(function, "__module__", None) == module.__name__
+        if callable(function) and is_own and not name.startswith("_"):
+            yield name, function
+
+
+def _taken(functions: Mapping[str, Any]) -> set[str]:
+    """Names that functions and their parameters have, which would hide a module."""
+    taken = set(functions)
+    for function in functions.values():
+        with contextlib.suppress(TypeError, ValueError):
+            taken.update(inspect.signature(function).parameters)
+    return taken
 
 
 def _load(path: pathlib.Path) -> types.ModuleType:
@@ -56,39 +87,53 @@ def _load(path: pathlib.Path) -> types.ModuleType:
     sys.path.insert(0, str(path.resolve().parent))
     sys.modules[path.stem] = module
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:
+        # What the module prints is no part of the draft.
+        with contextlib.redirect_stdout(sys.stderr):
+            spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
         raise ValueError(f"{path}: it raised {type(error).__name__}: {error}") from None
     return module
 
 
-def _function(module: str, name: str, function: Any) -> list[str]:
+def _signature(function: Any) -> tuple[dict[str, Any], list[inspect.Parameter]]:
+    """The hints of a function, with that of its result, and its parameters."""
     if isinstance(function, type):
         raise RefusedError("it is a class; functions that use it can be served")
     if inspect.iscoroutinefunction(function):
         raise RefusedError(
             "it is `async`; a function that runs it with `asyncio.run` can be served"
         )
-    hints = typing.get_type_hints(function)
+    try:
+        hints = typing.get_type_hints(function)
+        parameters = list(inspect.signature(function).parameters.values())
+    except Exception as error:  # Hints are expressions.
+        raise RefusedError(f"its type hints cannot be read: {error}") from None
+    for parameter in parameters:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise RefusedError(f"`{parameter}` is any number of arguments")
+        if parameter.name not in hints:
+            raise RefusedError(f"`{parameter.name}` has no type hint")
+    if hints.get("return") is None:
+        raise RefusedError("the type of its result is not stated")
+    return hints, parameters
+
+
+def _function(farcall: str, module: str, name: str, function: Any) -> list[str]:
+    hints, parameters = _signature(function)
     declared: list[str] = []
     questions: list[str] = []
-    parameters = inspect.signature(function).parameters
-    names = list(parameters)
-    for parameter, known in parameters.items():
-        if known.kind in (known.VAR_POSITIONAL, known.VAR_KEYWORD):
-            raise RefusedError(f"`{known}` is any number of arguments")
-        if parameter not in hints:
-            raise RefusedError(f"`{parameter}` has no type hint")
-        text, asked = _declaration(parameter, hints[parameter], names)
+    own = [parameter.name for parameter in parameters]
+    # The interface language takes some names for itself.
+    names = [one if name_of(one) == one else free_name(name_of(one), own) for one in own]
+    for parameter, shown in zip(own, names, strict=True):
+        text, asked = _declaration(shown, hints[parameter], names)
         declared += text
         questions += asked
-    result = hints.get("return")
-    if result is None:
-        raise RefusedError("the type of its result is not stated")
+    result = hints["return"]
     results = [result]
     if typing.get_origin(result) is tuple:
         results = list(typing.get_args(result))
-    sizes = [text.split()[-1] for text in declared if text.startswith("IN long n_")]
+    sizes = [text.partition("[")[2].rstrip("]") for text in declared if "[" in text]
     for index, one in enumerate(results if result is not type(None) else []):
         shown = "value" if len(results) == 1 else f"value{index + 1}"
         returned, asked = _result(free_name(shown, names), one, sizes)
@@ -97,13 +142,15 @@ def _function(module: str, name: str, function: Any) -> list[str]:
     interface = f"{name}({', '.join(declared)})"
     description = (inspect.getdoc(function) or name).splitlines()[0]
     description = description.replace("\\", "\\\\").replace('"', '\\"')
-    given = [
-        f"{parameter}={parameter}" if known.kind == known.KEYWORD_ONLY else parameter
-        for parameter, known in parameters.items()
-    ]
+    given = []
+    for one, shown in zip(parameters, names, strict=True):
+        # Lists do other things than arrays: `x + x` has twice as many elements.
+        is_list = typing.get_origin(hints[one.name]) in _LISTS
+        value = f"{shown}.tolist()" if is_list else shown
+        given.append(f"{one.name}={value}" if one.kind == one.KEYWORD_ONLY else value)
     return [
         *(f"# ? {question}" for question in questions),
-        f'@farcall.library("{interface}")',
+        f'@{farcall}.library("{interface}")',
         f"def {name}({', '.join(names)}):",
         f'    """{description}"""',
         f"    return {module}.{name}({', '.join(given)})",
@@ -112,7 +159,7 @@ def _function(module: str, name: str, function: Any) -> list[str]:
 
 def _declaration(name: str, hint: Any, names: list[str]) -> tuple[list[str], list[str]]:
     """A parameter, with its size before it if it is an array, and questions."""
-    if hint in _SCALARS:
+    if isinstance(hint, type) and hint in _SCALARS:
         return [f"IN {_SCALARS[hint]} {name}"], []
     element, asked = _element(name, hint)
     size = free_name(f"n_{name}", names)
@@ -123,7 +170,7 @@ def _declaration(name: str, hint: Any, names: list[str]) -> tuple[list[str], lis
 def _result(name: str, hint: Any, sizes: list[str]) -> tuple[str, list[str]]:
     if hint is str:
         return f"OUT string[256] {name}[1]", [f"how long can `{name}` be, if not 256 bytes?"]
-    if hint in _SCALARS:
+    if isinstance(hint, type) and hint in _SCALARS:
         return f"OUT {_SCALARS[hint]} *{name}", []
     element, asked = _element(name, hint)
     if not sizes:
@@ -138,10 +185,12 @@ def _element(name: str, hint: Any) -> tuple[str, list[str]]:
     arguments = typing.get_args(hint)
     if typing.get_origin(hint) is np.ndarray:
         inner = typing.get_args(arguments[1])
-        if inner and isinstance(inner[0], type) and issubclass(inner[0], np.generic):
+        # Others are names of several types, such as `np.floating`.
+        if inner and inner[0] in set(np.sctypeDict.values()):
             return _of_dtype(name, np.dtype(inner[0])), []
         return "double", [f"are the elements of `{name}` double?"]
-    if len(arguments) == 1 and arguments[0] in (int, float, complex):
+    is_list = typing.get_origin(hint) in _LISTS
+    if is_list and len(arguments) == 1 and arguments[0] in (int, float, complex):
         return _SCALARS[arguments[0]], []
     raise RefusedError(f"`{name}` is {hint!r}, which no interface has")
 
