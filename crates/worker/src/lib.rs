@@ -18,6 +18,7 @@ mod groups;
 mod handle;
 mod launch;
 mod lent;
+mod limits;
 mod lingering;
 mod memory;
 mod mounts;

@@ -8,6 +8,7 @@ use crate::children::Children;
 use crate::floats::Floats;
 use crate::handle::send;
 use crate::launch::Start;
+use crate::limits;
 use crate::process::{self, Callee, Channel};
 use crate::surroundings::Surroundings;
 use crate::trace;
@@ -160,7 +161,7 @@ fn seqpacket(flags: SocketFlags) -> io::Result<OwnedFd> {
 /// these processes share the namespaces.
 pub(crate) fn launch(folder: &Path) -> io::Result<Infallible> {
     let start = read_start(folder)?;
-    process::limit(start.memory, start.files)?;
+    limits::of_worker(start.memory, start.files)?;
     if let Some(sandbox) = &start.sandbox {
         let source = start.source();
         let compiled = start.compiled.as_deref();
@@ -206,7 +207,7 @@ pub(crate) fn run<C: Callee>(
     // call.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     let start = read_start(folder)?;
-    process::limit(start.memory, start.files)?;
+    limits::of_worker(start.memory, start.files)?;
     // Functions have no input; that of the launcher has no end.
     let null = File::open("/dev/null")?;
     // SAFETY: a plain system call on two open descriptors.

@@ -12,6 +12,7 @@ use crate::floats::Floats;
 use crate::handle::{GREETING_BYTES, MemoryMessage, READY, SOCKET_FD};
 use crate::launch::{FileStamp, Identities, Ready, Start};
 use crate::lent::{Lent, Segment};
+use crate::limits;
 use crate::memory::free;
 use crate::namespaces::{KEEPER, keep};
 use crate::parallel;
@@ -28,7 +29,6 @@ use farcall_spin::Spin;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::retry_on_intr;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
@@ -159,7 +159,7 @@ pub fn run_worker_for<C: Callee>(
     let socket = unsafe { OwnedFd::from_raw_fd(SOCKET_FD) };
     rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
     let (channel, start) = Channel::open(socket)?;
-    limit(start.memory, start.files)?;
+    limits::of_worker(start.memory, start.files)?;
     print_lines();
     signals::install(channel.control)?;
     let source = start.source();
@@ -635,31 +635,6 @@ pub(crate) fn print_lines() {
     }
     // SAFETY: nothing was written to the stream yet, and it has a buffer of its own.
     unsafe { libc::setvbuf(stdout, std::ptr::null_mut(), libc::_IOLBF, 0) };
-}
-
-/// Limits private memory, and the size of files that functions write. Call buffers are shared
-/// memory and do not count.
-pub(crate) fn limit(memory: u64, files: u64) -> io::Result<()> {
-    /// Least file size limit, because writes to shared memory count too.
-    const LEAST_FILE: u64 = 4 << 20;
-    lower(Resource::Core, 0)?;
-    if memory > 0 {
-        lower(Resource::Data, memory)?;
-    }
-    if files > 0 {
-        lower(Resource::Fsize, files.max(LEAST_FILE))?;
-    }
-    // The server ignores this signal. In a worker it ends the call that writes too much.
-    // SAFETY: the signal gets its usual effect back, and no handler runs.
-    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
-    Ok(())
-}
-
-/// Limits a resource. A shell or a batch system may have set a smaller limit, which stays.
-pub(crate) fn lower(what: Resource, to: u64) -> rustix::io::Result<()> {
-    let least = getrlimit(what).maximum.map_or(to, |most| most.min(to));
-    let (current, maximum) = (Some(least), Some(least));
-    setrlimit(what, Rlimit { current, maximum })
 }
 
 #[cfg(test)]

@@ -17,9 +17,9 @@
 
 mod system_calls;
 
+use crate::limits;
 use crate::mounts::{self, Cover, Coverer, MountError, Own};
 use crate::namespaces::{Namespaces, drop_rights};
-use crate::process::lower;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd,
     PathFdError, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError,
@@ -198,7 +198,7 @@ impl Sandbox {
     /// control group bounds them.
     fn limit_processes(&self) -> Vec<SandboxError> {
         if self.processes > 0 && self.namespaces().user {
-            let set = lower(Resource::Nproc, self.processes);
+            let set = limits::lower(Resource::Nproc, self.processes);
             let failed = |error: Errno| SandboxError::Limit(error.into());
             return set.err().map(failed).into_iter().collect();
         }
