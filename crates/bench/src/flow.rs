@@ -172,7 +172,7 @@ const CASES: [Case; 16] = [
         platform: "fat-tree:ports=24,levels=3,bandwidth=1e6",
         random: true,
         peer: false,
-        limits: [Some(60.0), Some(20e6)],
+        limits: [Some(20.0), Some(20e6)],
         ..FAT_TREE
     },
     Case {
