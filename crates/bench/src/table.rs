@@ -82,6 +82,16 @@ pub(crate) fn report_beside(
     check: bool,
 ) -> Result<(), Failure> {
     report(rows, as_json, false)?;
+    end_beside(rows, busy, as_json, check)
+}
+
+/// The same for rows that [`show`] has printed, if they are not printed as JSON.
+pub(crate) fn end_beside(
+    rows: &[Row],
+    busy: Use,
+    as_json: bool,
+    check: bool,
+) -> Result<(), Failure> {
     if !as_json {
         println!(
             "(load of the machine {:.1}, {:.1} % of its time stolen)",
@@ -110,10 +120,28 @@ pub(crate) fn bars(rows: &[Row]) -> Result<(), Failure> {
     }
 }
 
+/// Prints rows as soon as they are measured, where others may take long. The first ones come with
+/// the header.
+pub(crate) fn show(rows: &[Row], are_first: bool) {
+    progress::over();
+    if are_first && !rows.is_empty() {
+        print_header();
+    }
+    print_rows(rows);
+}
+
 fn print_table(rows: &[Row]) {
+    print_header();
+    print_rows(rows);
+}
+
+fn print_header() {
     let header = ["", "ours", "min..max", "beside", "its", "ratio", "bar"];
     let [name, ours, range, peer, its, ratio, bar] = header;
     println!("{name:40} {ours:>12} {range:>21} {peer:>14} {its:>10} {ratio:>7} {bar:>8}");
+}
+
+fn print_rows(rows: &[Row]) {
     for row in rows {
         let (least, most) = spread(&row.values);
         let (ours, its) = (median(&row.values), median(&row.peer_values));

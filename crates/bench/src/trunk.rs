@@ -11,7 +11,7 @@ mod shares;
 mod single;
 mod tcp;
 
-use super::table::{Better, Row, report_beside};
+use super::table::{Better, Row, end_beside, report_beside, show};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::progress;
@@ -68,25 +68,43 @@ impl Arguments {
     }
 }
 
+type Part = fn(&Arguments, &Program) -> Result<Vec<Row>, Failure>;
+
+/// The measurements, in the order in which they are printed. All of them take half an hour.
+const PARTS: [Part; 8] = [
+    shares::measure,
+    single::measure,
+    tcp::measure,
+    secrecy::measure,
+    failures::measure,
+    questions::measure,
+    nodes::measure,
+    programs::measure,
+];
+
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     crate::signals::leave_no_lab()?;
     let farcall = crate::program::farcall()?;
     let machine = Machine::watch();
-    let mut rows = shares::measure(arguments, &farcall)?;
-    rows.extend(single::measure(arguments, &farcall)?);
-    rows.extend(tcp::measure(arguments, &farcall)?);
-    rows.extend(secrecy::measure(arguments, &farcall)?);
-    rows.extend(failures::measure(arguments, &farcall)?);
-    rows.extend(questions::measure(arguments, &farcall)?);
-    rows.extend(nodes::measure(arguments, &farcall)?);
-    rows.extend(programs::measure(arguments, &farcall)?);
+    let mut rows = Vec::new();
+    for part in PARTS {
+        let more = part(arguments, &farcall)?;
+        if !arguments.json {
+            show(&more, rows.is_empty());
+        }
+        rows.extend(more);
+    }
     if let (Some(text), true) = (&arguments.only, rows.is_empty()) {
         return Err(Failure::usage(format!(
             "--only {text}: no measurement has this in its name; `farcall bench trunk --help` \
              lists them"
         )));
     }
-    report_beside(&rows, machine.end(), arguments.json, arguments.check)
+    let busy = machine.end();
+    match arguments.json {
+        true => report_beside(&rows, busy, true, arguments.check),
+        false => end_beside(&rows, busy, false, arguments.check),
+    }
 }
 
 /// A row: a figure with a limit, or with a peer's figure.
