@@ -164,6 +164,25 @@ pub(crate) unsafe fn list<'a, T>(
     }
 }
 
+/// Elements that a program passes to be written. `what` names them.
+///
+/// # Safety
+/// As for [`list`], and nobody else uses them meanwhile.
+#[inline]
+pub(crate) unsafe fn list_mut<'a, T>(
+    start: *mut T,
+    count: usize,
+    what: &str,
+) -> Result<&'a mut [T], Problem> {
+    match count {
+        0 => Ok(&mut []),
+        _ if start.is_null() => Err(Problem::null(what)),
+        _ if !fits::<T>(count) => Err(too_many(count)),
+        // SAFETY: the caller's promise.
+        _ => Ok(unsafe { std::slice::from_raw_parts_mut(start, count) }),
+    }
+}
+
 /// Whether memory can have so many elements.
 #[inline]
 pub(crate) fn fits<T>(count: usize) -> bool {

@@ -2,7 +2,7 @@
 //! at a time may use a channel.
 
 use crate::Status;
-use crate::call::{fits, list, too_many};
+use crate::call::{list, list_mut};
 use crate::error::{Problem, guard, status};
 use crate::steps::Array;
 use farcall_channel::{ChannelError, Message, Reduction};
@@ -190,7 +190,12 @@ pub unsafe extern "C" fn farcall_channel_receive_parts(
         // SAFETY: the caller's promise.
         let count = unsafe { count.as_mut() }.ok_or_else(|| Problem::null("count"))?;
         // SAFETY: the caller's promise.
-        let (head, buffer) = unsafe { (buffer_at(head, head_room)?, buffer_at(buffer, room)?) };
+        let (head, buffer) = unsafe {
+            (
+                list_mut(head.cast(), head_room, "buffer")?,
+                list_mut(buffer.cast(), room, "buffer")?,
+            )
+        };
         *count = channel.receive_parts(source, head, buffer)?.bytes;
         Ok(())
     })
@@ -287,13 +292,8 @@ pub unsafe extern "C" fn farcall_channel_say_wanted(
     has_others: i32,
 ) -> Status {
     with(channel, |channel| {
-        let wanted = match count {
-            0 => &[],
-            _ if wanted.is_null() => return Err(Problem::null("wanted")),
-            _ if !fits::<Wanted>(count) => return Err(too_many(count)),
-            // SAFETY: the caller's promise.
-            _ => unsafe { std::slice::from_raw_parts(wanted, count) },
-        };
+        // SAFETY: the caller's promise.
+        let wanted = unsafe { list(wanted, count, "wanted") }?;
         let most = wanted.len().min(farcall_channel::WANTED);
         let all: Option<Vec<_>> = wanted[..most].iter().map(Wanted::checked).collect();
         let all = all.ok_or_else(|| Problem::argument("a rank is out of its range".to_string()))?;
@@ -350,7 +350,7 @@ pub unsafe extern "C" fn farcall_channel_broadcast(
 ) -> Status {
     with(channel, |channel| {
         // SAFETY: the caller's promise.
-        let bytes = unsafe { buffer_at(bytes, count) }?;
+        let bytes = unsafe { list_mut(bytes.cast(), count, "bytes") }?;
         Ok(channel.broadcast(root, bytes)?)
     })
 }
@@ -366,30 +366,10 @@ pub unsafe extern "C" fn farcall_channel_sum(
     count: usize,
 ) -> Status {
     with(channel, |channel| {
-        let numbers = match count {
-            0 => &mut [],
-            _ if numbers.is_null() => return Err(Problem::null("numbers")),
-            _ if !fits::<f64>(count) => return Err(too_many(count)),
-            // SAFETY: the caller's promise.
-            _ => unsafe { std::slice::from_raw_parts_mut(numbers, count) },
-        };
+        // SAFETY: the caller's promise.
+        let numbers = unsafe { list_mut(numbers, count, "numbers") }?;
         Ok(channel.all_reduce(Reduction::Sum, numbers)?)
     })
-}
-
-/// The buffer that a program passes.
-///
-/// # Safety
-/// `buffer` points to `room` bytes that live long enough.
-#[inline]
-unsafe fn buffer_at<'a>(buffer: *mut c_void, room: usize) -> Result<&'a mut [u8], Problem> {
-    match room {
-        0 => Ok(&mut []),
-        _ if buffer.is_null() => Err(Problem::null("buffer")),
-        _ if !fits::<u8>(room) => Err(too_many(room)),
-        // SAFETY: the caller's promise.
-        _ => Ok(unsafe { std::slice::from_raw_parts_mut(buffer.cast(), room) }),
-    }
 }
 
 /// Receives into a buffer of a program. Returns whether there was a message.
@@ -409,7 +389,7 @@ unsafe fn into_buffer(
     // SAFETY: the caller's promise.
     let count = unsafe { count.as_mut() }.ok_or_else(|| Problem::null("count"))?;
     // SAFETY: the caller's promise.
-    let buffer = unsafe { buffer_at(buffer, room) }?;
+    let buffer = unsafe { list_mut(buffer.cast(), room, "buffer") }?;
     let Some(message) = receive(usize::try_from(*source).ok(), buffer)? else {
         return Ok(false);
     };

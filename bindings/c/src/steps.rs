@@ -2,7 +2,7 @@
 //! gang job of such programs can be moved and restarted. `farcall_channel` does the work.
 
 use crate::Status;
-use crate::call::{fits, too_many};
+use crate::call::list;
 use crate::channel::{Channel, with};
 use crate::error::Problem;
 use std::ffi::c_void;
@@ -36,13 +36,8 @@ pub unsafe extern "C" fn farcall_channel_register(
     is_restored: *mut i32,
 ) -> Status {
     let done = with(channel, |channel| {
-        let arrays = match count {
-            0 => &[],
-            _ if arrays.is_null() => return Err(Problem::null("arrays")),
-            _ if !fits::<Array>(count) => return Err(too_many(count)),
-            // SAFETY: the caller's promise.
-            _ => unsafe { std::slice::from_raw_parts(arrays, count) },
-        };
+        // SAFETY: the caller's promise.
+        let arrays = unsafe { list(arrays, count, "arrays") }?;
         if arrays
             .iter()
             .any(|array| array.data.is_null() && array.bytes > 0)
