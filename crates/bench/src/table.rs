@@ -85,7 +85,7 @@ pub(crate) fn report_beside(
     end_beside(rows, busy, as_json, check)
 }
 
-/// The same for rows that [`show`] has printed, if they are not printed as JSON.
+/// Prints how busy the machine was, after the rows. With `check`, a missed bar is a failure.
 pub(crate) fn end_beside(
     rows: &[Row],
     busy: Use,

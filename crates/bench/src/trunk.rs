@@ -11,7 +11,7 @@ mod shares;
 mod single;
 mod tcp;
 
-use super::table::{Better, Row, end_beside, report_beside, show};
+use super::table::{Better, Row, end_beside, report, show};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::progress;
@@ -101,10 +101,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         )));
     }
     let busy = machine.end();
-    match arguments.json {
-        true => report_beside(&rows, busy, true, arguments.check),
-        false => end_beside(&rows, busy, false, arguments.check),
+    if arguments.json {
+        report(&rows, true, false)?;
     }
+    end_beside(&rows, busy, arguments.json, arguments.check)
 }
 
 /// A row: a figure with a limit, or with a peer's figure.
