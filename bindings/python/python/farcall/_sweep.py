@@ -92,7 +92,7 @@ class Sweep:
         self._files: dict[str, list[str]] | None = None
         self._exhausted = False
         # How many calls servers want of the caller's iterator, which a thread of its own asks.
-        self._wanted_now = 0
+        self._asked_for = 0
         self._asked = threading.Condition(self._lock)
         self._cancelled = False
         self._outstanding = 0
@@ -303,7 +303,7 @@ class Sweep:
         """Asks the caller's iterator for calls; false if there are none now."""
         if not self._may_ask():
             return False
-        self._wanted_now = max(self._wanted_now, count)
+        self._asked_for = max(self._asked_for, count)
         self._asked.notify()
         return True
 
@@ -364,7 +364,7 @@ class Sweep:
 
     def _is_asked(self) -> bool:
         """Waits until servers want calls; false if they want no more."""
-        while self._wanted_now == 0 and not self._cancelled:
+        while self._asked_for == 0 and not self._cancelled:
             self._asked.wait()
         return not self._cancelled
 
@@ -379,10 +379,10 @@ class Sweep:
         self.results.append(None)
         self._outstanding += 1
         self._later.append((self._homes(call), (number, call)))
-        self._wanted_now -= 1
+        self._asked_for -= 1
         if len(self._later) == _WINDOW:
-            self._wanted_now = 0
-        if self._wanted_now == 0 or self._idle:
+            self._asked_for = 0
+        if self._asked_for == 0 or self._idle:
             self._changed.notify_all()
 
     def _recall(self) -> None:
