@@ -7,32 +7,31 @@ import sys
 from servers import FARCALL
 
 
-def draft(folder, *arguments):
-    """Runs the command in a folder, and returns its answer."""
-    ran = subprocess.run(
-        [FARCALL, "idl", "draft", *arguments],
+def idl(folder, *words):
+    """Runs a command of `farcall idl` in a folder."""
+    return subprocess.run(
+        [FARCALL, "idl", *words],
         cwd=folder,
         capture_output=True,
         text=True,
         check=False,
         env={"FARCALL_PYTHON": sys.executable, "PATH": "/usr/local/bin:/usr/bin:/bin"},
     )
+
+
+def draft(folder, *arguments):
+    """Drafts in a folder, and returns what the command answered."""
+    ran = idl(folder, "draft", *arguments)
     assert ran.returncode == 0, ran.stderr
     return ran
 
 
 def check(folder, name):
     """The draft is accepted, and says what its functions are."""
-    environment = {"FARCALL_PYTHON": sys.executable, "PATH": "/usr/local/bin:/usr/bin:/bin"}
-    words = [FARCALL, "idl", "check", name]
-    ran = subprocess.run(
-        words, cwd=folder, capture_output=True, text=True, check=False, env=environment
-    )
+    ran = idl(folder, "check", name)
     assert ran.returncode == 0, ran.stdout
-    words = [FARCALL, "idl", "show", "--json", name]
-    shown = subprocess.run(
-        words, cwd=folder, capture_output=True, text=True, check=True, env=environment
-    )
+    shown = idl(folder, "show", "--json", name)
+    assert shown.returncode == 0, shown.stderr
     return {one["name"].split("/")[-1] for one in json.loads(shown.stdout)["functions"]}
 
 

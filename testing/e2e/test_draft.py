@@ -1,12 +1,8 @@
 """`farcall idl draft`: drafts of every kind of source are accepted, served and called."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
-from drafts import build, check, draft, drafted
-from servers import FARCALL
+from drafts import build, check, draft, drafted, idl
 
 HEADER = """
 #include <stddef.h>
@@ -306,15 +302,7 @@ def test_a_source_without_functions_is_an_error(tmp_path):
         ("my-model.py", "my-model.py: `import` takes no module of this name"),
         ("bytes.f90", "bytes.f90: this is not a text of Fortran"),
     ):
-        words = [FARCALL, "idl", "draft", name]
-        ran = subprocess.run(
-            words,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-            env={"FARCALL_PYTHON": sys.executable, "PATH": "/usr/bin:/bin"},
-        )
+        ran = idl(tmp_path, "draft", name)
         assert ran.returncode != 0
         assert text in ran.stderr
         assert "Traceback" not in ran.stderr
@@ -339,14 +327,7 @@ def test_a_draft_replaces_no_source(tmp_path):
         ("mods.f90", "own_shim.f90", "-o", "own.idl", "own_shim.f90: the draft would replace"),
         ("heat.c", "-o", "nowhere/heat.idl", "nowhere/heat.idl"),
     ]:
-        ran = subprocess.run(
-            [FARCALL, "idl", "draft", *words],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-            env={"FARCALL_PYTHON": sys.executable, "PATH": "/usr/bin:/bin"},
-        )
+        ran = idl(tmp_path, "draft", *words)
         assert ran.returncode == 1 and reason in ran.stderr, (words, ran.stderr)
         assert "Traceback" not in ran.stderr
     assert {name: (tmp_path / name).read_text() for name in sources} == sources

@@ -2,7 +2,7 @@
 //! no call that was acknowledged, and damaged data are reported and not used. Some of the tests
 //! need root.
 
-use super::{FUNCTIONS, durable, fetch, files, int};
+use super::{FUNCTIONS, durable, fetch, files, int, submit_copy};
 use farcall_client::{Argument, DurableState, Error, FailureKind};
 use farcall_system::server::connect;
 use farcall_system::{ServerProcess, wait_until};
@@ -72,11 +72,7 @@ fn a_full_disk_refuses_calls_and_loses_none() {
     let server = server.start();
     let connection = connect(&server.socket());
     let copy = connection.function("copy").unwrap();
-    let submit = |length: usize| {
-        let data = vec![5; length];
-        let arguments = &mut [Argument::Skip, Argument::In(&data), int(length as i64)];
-        copy.submit(arguments, None)
-    };
+    let submit = |length: usize| submit_copy(&copy, &vec![5; length]);
     let mut kept = Vec::new();
     let failure = loop {
         match submit(1 << 20) {
@@ -103,11 +99,7 @@ fn a_file_that_becomes_too_long_is_refused_as_on_a_full_disk() {
     let server = durable(&[]).limited("-f 16384").start();
     let connection = connect(&server.socket());
     let copy = connection.function("copy").unwrap();
-    let submit = |length: usize| {
-        let data = vec![5; length];
-        let arguments = &mut [Argument::Skip, Argument::In(&data), int(length as i64)];
-        copy.submit(arguments, None)
-    };
+    let submit = |length: usize| submit_copy(&copy, &vec![5; length]);
     for _ in 0..2 {
         let job = submit(1 << 20).unwrap();
         assert_eq!(fetch(&job, 1 << 20).unwrap(), vec![5; 1 << 20]);
@@ -189,10 +181,7 @@ fn damage_is_found_repaired_and_restored_from_a_backup() {
     let connection = connect(&server.socket());
     let copy = connection.function("copy").unwrap();
     let data = vec![3; 100_000];
-    let submit = |data: &[u8]| {
-        let length = int(data.len() as i64);
-        copy.submit(&mut [Argument::Skip, Argument::In(data), length], None)
-    };
+    let submit = |data: &[u8]| submit_copy(&copy, data);
     let jobs = [submit(&data).unwrap(), submit(b"abc").unwrap()];
     assert_eq!(fetch(&jobs[0], data.len()).unwrap(), data);
     assert_eq!(fetch(&jobs[1], 3).unwrap(), b"abc");

@@ -7,8 +7,8 @@ mod queued;
 mod slow;
 
 use farcall_client::{
-    Argument, DurableCall, DurableState, DurableStatus, Error, FailureKind, JobId, Options, Scalar,
-    Server,
+    Argument, DurableCall, DurableState, DurableStatus, Error, FailureKind, Function, JobId,
+    Options, Scalar, Server,
 };
 use farcall_system::server::{Serving, connect};
 use farcall_system::{ServerProcess, wait_until};
@@ -35,6 +35,12 @@ fn durable(options: &[&str]) -> Serving {
 
 fn int(value: i64) -> Argument<'static> {
     Argument::Scalar(Scalar::Int(value))
+}
+
+/// Submits a call of `copy` of [`FUNCTIONS`].
+fn submit_copy(copy: &Function, data: &[u8]) -> Result<DurableCall, Error> {
+    let length = int(data.len() as i64);
+    copy.submit(&mut [Argument::Skip, Argument::In(data), length], None)
 }
 
 fn fetch(job: &DurableCall, length: usize) -> Result<Vec<u8>, Error> {
@@ -511,11 +517,7 @@ fn more_than_a_user_may_have_is_refused() {
     let server = durable(&[]).config(limits).start();
     let connection = connect(&server.socket());
     let copy = connection.function("copy").unwrap();
-    let submit = |length: usize| {
-        let data = vec![7; length];
-        let arguments = &mut [Argument::Skip, Argument::In(&data), int(length as i64)];
-        copy.submit(arguments, None)
-    };
+    let submit = |length: usize| submit_copy(&copy, &vec![7; length]);
     let refused = |result: Result<DurableCall, Error>| match result {
         Err(Error::Failed(failure)) => assert_eq!(failure.kind, FailureKind::QuotaExceeded),
         other => panic!("{other:?}"),
@@ -538,11 +540,7 @@ fn more_than_a_group_may_have_is_refused() {
     let server = durable(&[]).config(&config).start();
     let connection = connect(&server.socket());
     let copy = connection.function("copy").unwrap();
-    let submit = |length: usize| {
-        let data = vec![1; length];
-        let arguments = &mut [Argument::Skip, Argument::In(&data), int(length as i64)];
-        copy.submit(arguments, None)
-    };
+    let submit = |length: usize| submit_copy(&copy, &vec![1; length]);
     let refused = |length: usize| match submit(length) {
         Err(Error::Failed(failure)) => failure,
         other => panic!("{other:?}"),
