@@ -39,7 +39,7 @@ pub enum Shown {
 }
 
 /// When an entry goes to the disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Haste {
     /// At once: the server waits for [`Event::Changed`](crate::Event::Changed) and its like.
     Now,

@@ -448,6 +448,7 @@ impl Config {
         StateSettings {
             reserve: self.jobs.reserve,
             keep_s: (self.jobs.keep_h.clamp(0.0, 1e6) * 3600.0) as u64,
+            spin: self.workers.spin(),
         }
     }
 

@@ -20,6 +20,7 @@ use farcall_server_proto::{
     self as proto, Action, Content, Event, Haste, JournalEntry as Entry, MemoryKey, Record, Stored,
     Transfer,
 };
+use farcall_spin::Spin;
 use farcall_worker::{MemoryObject, temporary_folder};
 use files::{Files, Folder, Stream, Task};
 use journal::{Journal, Recorder, Served};
@@ -44,10 +45,6 @@ const MOST_ENTRIES: usize = 64;
 const NEXT_TRY: Duration = Duration::from_millis(10);
 /// The same if the other server has left it, and it cannot be used.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long the record of a call that runs waits for that of its outcome. Brief calls take less,
-/// with the time until their worker wakes up.
-const SOON: Duration = Duration::from_micros(100);
-
 /// A result of the threads.
 pub(crate) enum Reply {
     Written {
@@ -152,6 +149,8 @@ pub(crate) struct StateSettings {
     pub(crate) reserve: u64,
     /// Seconds for which files remain in quarantine.
     pub(crate) keep_s: u64,
+    /// How long a thread may spin.
+    pub(crate) spin: Duration,
 }
 
 impl Disk {
@@ -189,6 +188,8 @@ impl Disk {
             served,
             quarantine,
             keep_s: settings.keep_s,
+            spin: Spin::new(settings.spin),
+            latency: Arc::default(),
             trouble: trouble.clone(),
             replies: sender.clone(),
             doorbell: doorbell.clone(),
@@ -314,10 +315,8 @@ pub(crate) struct State {
     settings: StateSettings,
     /// Entries that the journal does not have yet.
     entries: Vec<Entry>,
-    /// When the most urgent of them goes to the journal.
+    /// When the most urgent of them goes to the disk.
     haste: Haste,
-    /// Since when one of them waits for another one.
-    since: Instant,
     /// Files to remove after the turn.
     removals: Vec<Task>,
     doorbell: OwnedFd,
@@ -333,7 +332,6 @@ impl State {
             settings,
             entries: Vec::new(),
             haste: Haste::Later,
-            since: Instant::now(),
             removals: Vec::new(),
             doorbell,
         }
@@ -422,14 +420,7 @@ impl State {
             }
             Action::Record { entry, haste } => {
                 self.entries.push(entry);
-                match haste {
-                    Haste::Now => self.haste = haste,
-                    Haste::Soon if self.haste == Haste::Later => {
-                        self.haste = haste;
-                        self.since = Instant::now();
-                    }
-                    Haste::Soon | Haste::Later => {}
-                }
+                self.haste = self.haste.min(haste);
             }
             _ => {}
         }
@@ -437,39 +428,29 @@ impl State {
     }
 
     /// Passes entries to the journal, at the end of a turn, so that its thread wakes up once for
-    /// all of them. Those for which nobody waits, or only in a moment, stay here for the next ones.
-    pub(crate) fn pass_on(&mut self) {
+    /// all of them. Those for which nobody waits stay here for the next ones. Returns how long to
+    /// spin for the answer, if one will come.
+    pub(crate) fn pass_on(&mut self) -> Option<Duration> {
         if let Some(disk) = &self.disk {
             self.removals
                 .drain(..)
                 .for_each(|task| disk.files.submit(task));
         }
-        let is_due = match self.haste {
-            Haste::Now => true,
-            Haste::Soon => self.since.elapsed() >= SOON,
-            Haste::Later => self.entries.len() >= MOST_ENTRIES,
-        };
-        if is_due {
+        let is_awaited = self.haste != Haste::Later;
+        if is_awaited || self.entries.len() >= MOST_ENTRIES {
             self.record();
         }
+        let journal = self.disk.as_ref()?.journal.as_ref()?;
+        is_awaited.then(|| journal.patience())
     }
 
-    /// Passes what nobody waits for to the journal, because the reactor sleeps. Returns how long it
-    /// may sleep, if something else waits here.
-    pub(crate) fn rest(&mut self) -> Option<Duration> {
-        if self.haste == Haste::Soon {
-            return Some(SOON.saturating_sub(self.since.elapsed()));
-        }
-        self.record();
-        None
-    }
-
-    fn record(&mut self) {
-        let is_awaited = std::mem::replace(&mut self.haste, Haste::Later) != Haste::Later;
+    /// Passes all entries to the journal.
+    pub(crate) fn record(&mut self) {
+        let haste = std::mem::replace(&mut self.haste, Haste::Later);
         let entries = std::mem::take(&mut self.entries);
         let journal = self.disk.as_ref().and_then(|disk| disk.journal.as_ref());
         if let Some(journal) = journal.filter(|_| !entries.is_empty()) {
-            journal.record(entries, is_awaited);
+            journal.record(entries, haste);
         }
     }
 

@@ -335,9 +335,8 @@ impl Reactor {
         while !self.is_stopped() {
             let waits = self.sockets.ready.is_empty() && !self.server.has_work();
             let sleeps = !looks && waits && self.crew.ask_for_doorbells();
-            let mut rests = None;
             if sleeps {
-                rests = self.state.rest();
+                self.state.record();
                 if let Some(audit) = &mut self.operator.logs.audit {
                     audit.flush();
                 }
@@ -345,7 +344,7 @@ impl Reactor {
             let lingers = self.crew.hurry();
             let timeout = if sleeps {
                 let deadline = self.next_deadline().into_iter();
-                deadline.chain(rests).chain(lingers).min()
+                deadline.chain(lingers).min()
             } else {
                 Some(Duration::ZERO)
             };
@@ -356,7 +355,10 @@ impl Reactor {
             } else {
                 looks = wait.look_again();
             }
-            self.state.pass_on();
+            if let Some(patience) = self.state.pass_on() {
+                wait = spin.begin_for(patience);
+                looks = wait.spins();
+            }
         }
         self.shut_down();
         Ok(())

@@ -7,8 +7,10 @@
 //! they give the core back within microseconds. A thread that keeps the core has work of its own.
 //! There are then more threads than cores, and spinning stops for a while.
 
+mod latency;
 mod seat;
 
+pub use latency::Latency;
 pub use seat::{Bell, Seat, Waiter};
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -63,7 +65,12 @@ impl Spin {
 
     /// Starts a wait.
     pub fn begin(&self) -> Wait<'_> {
-        let until = self.deadline(self.now());
+        self.begin_for(Duration::ZERO)
+    }
+
+    /// Starts a wait that spins for at least `least`, unless waits never spin.
+    pub fn begin_for(&self, least: Duration) -> Wait<'_> {
+        let until = self.deadline(self.now(), least);
         Wait { spin: self, until }
     }
 
@@ -71,11 +78,12 @@ impl Spin {
         self.origin.elapsed().as_nanos() as u64
     }
 
-    fn deadline(&self, now: u64) -> u64 {
-        match now < self.paused_until.load(Ordering::Relaxed) {
-            true => 0,
-            false => now.saturating_add(self.most),
+    fn deadline(&self, now: u64, least: Duration) -> u64 {
+        if self.most == 0 || now < self.paused_until.load(Ordering::Relaxed) {
+            return 0;
         }
+        let least = u64::try_from(least.as_nanos()).unwrap_or(u64::MAX);
+        now.saturating_add(self.most.max(least))
     }
 
     /// Records that this thread yielded the core from `start` to `end`. Returns whether it got the
@@ -133,17 +141,17 @@ mod tests {
     #[test]
     fn a_wait_spins_for_its_time() {
         let spin = spin();
-        assert_eq!(spin.deadline(7), 100_007);
+        assert_eq!(spin.deadline(7, Duration::ZERO), 100_007);
         assert!(spin.let_run(7, 50_000));
-        assert_eq!(spin.deadline(50_000), 150_000);
+        assert_eq!(spin.deadline(50_000, Duration::ZERO), 150_000);
     }
 
     #[test]
     fn a_busy_core_is_left_alone_and_tried_again() {
         let spin = spin();
         assert!(!spin.let_run(0, 4_000_000));
-        assert_eq!(spin.deadline(5_000_000), 0);
-        assert_ne!(spin.deadline(4_000_000 + 2 * PAUSE), 0);
+        assert_eq!(spin.deadline(5_000_000, Duration::ZERO), 0);
+        assert_ne!(spin.deadline(4_000_000 + 2 * PAUSE, Duration::ZERO), 0);
     }
 
     #[test]
@@ -152,7 +160,7 @@ mod tests {
         let mut now = 0;
         let mut spun = 0;
         while now < 60_000_000_000 {
-            if spin.deadline(now) == 0 {
+            if spin.deadline(now, Duration::ZERO) == 0 {
                 now = spin.paused_until.load(Ordering::Relaxed);
             }
             spin.let_run(now, now + 4_000_000);
@@ -168,14 +176,21 @@ mod tests {
         (0..10).for_each(|_| assert!(!spin.let_run(0, LATE + 1)));
         let later = 100 * LONGEST_PAUSE;
         assert!(!spin.let_run(later, later + LATE + 1));
-        assert_ne!(spin.deadline(later + LATE + 1 + PAUSE), 0);
+        assert_ne!(spin.deadline(later + LATE + 1 + PAUSE, Duration::ZERO), 0);
     }
 
     #[test]
     fn zero_never_spins() {
         let spin = Spin::new(Duration::ZERO);
-        let mut wait = spin.begin();
-        assert!(!wait.look_again());
+        assert!(!spin.begin().look_again());
+        assert!(!spin.begin_for(Duration::from_secs(1)).look_again());
+    }
+
+    #[test]
+    fn a_wait_for_something_slower_spins_for_longer() {
+        let spin = spin();
+        assert_eq!(spin.deadline(7, Duration::from_micros(300)), 300_007);
+        assert_eq!(spin.deadline(7, Duration::from_micros(30)), 100_007);
     }
 
     #[test]

@@ -42,7 +42,7 @@ use crate::options::Options;
 use crate::remote::process;
 use crate::remote::socket::{self, Socket, Waker};
 use farcall_rpc_proto::{CallId, DIRECTORY, FailureKind, ProtocolError, client};
-use farcall_spin::{Bell, Spin};
+use farcall_spin::{Bell, Latency, Spin};
 use state::{Loss, Outlook, State};
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -72,6 +72,8 @@ pub(crate) struct Connection {
     features: u64,
     pool: Mutex<Pool>,
     spin: Spin,
+    /// How long the server takes to record a durable call.
+    pub(crate) records: Latency,
     /// Number of calls under way with large arrays that travel.
     bulk: Arc<AtomicUsize>,
     /// Number of threads that want the lock. A thread that moves bulk data lets them in.

@@ -6,8 +6,9 @@
 use super::logs::Shelf;
 use super::quarantine::Quarantine;
 use super::{Reply, Trouble, unix_ms};
-use farcall_server_proto::JournalEntry as Entry;
 use farcall_server_proto::ledger::{Moment, refuse};
+use farcall_server_proto::{Haste, JournalEntry as Entry};
+use farcall_spin::{Latency, Spin};
 use rustix::fd::OwnedFd;
 use std::io;
 use std::sync::Arc;
@@ -17,6 +18,9 @@ use std::time::{Duration, Instant};
 
 /// Most messages of one write.
 const BATCH: usize = 1024;
+/// How long the record of a call that runs waits for that of its outcome. Brief calls take less,
+/// with the time until their worker wakes up.
+const SOON: Duration = Duration::from_micros(100);
 /// How long an entry that nobody waits for may wait for another one.
 const LINGERS: Duration = Duration::from_millis(20);
 /// Pause before a failed write is tried again.
@@ -50,13 +54,14 @@ impl Served {
 pub(super) struct Journal {
     entries: Option<Sender<Message>>,
     thread: Option<JoinHandle<()>>,
+    latency: Arc<Latency>,
 }
 
 /// What the thread is told.
 struct Message {
     entries: Vec<Entry>,
-    /// Whether something waits until they are on the disk.
-    is_awaited: bool,
+    /// When the most urgent of them goes to the disk.
+    haste: Haste,
 }
 
 /// What the thread works with.
@@ -66,6 +71,10 @@ pub(super) struct Recorder {
     pub(super) quarantine: Quarantine,
     /// Seconds for which files remain in quarantine.
     pub(super) keep_s: u64,
+    /// How the thread waits for the record of an outcome.
+    pub(super) spin: Spin,
+    /// How long writes take.
+    pub(super) latency: Arc<Latency>,
     pub(super) trouble: Trouble,
     pub(super) replies: Sender<Reply>,
     pub(super) doorbell: Arc<OwnedFd>,
@@ -74,24 +83,28 @@ pub(super) struct Recorder {
 impl Journal {
     pub(super) fn start(mut recorder: Recorder) -> io::Result<Journal> {
         let (entries, queue) = channel();
+        let latency = recorder.latency.clone();
         let thread = std::thread::Builder::new()
             .name("farcall-journal".into())
             .spawn(move || recorder.run(&queue))?;
         Ok(Journal {
             entries: Some(entries),
             thread: Some(thread),
+            latency,
         })
     }
 
-    /// Records entries, at once if something waits for them.
-    pub(super) fn record(&self, entries: Vec<Entry>, is_awaited: bool) {
+    /// Records entries.
+    pub(super) fn record(&self, entries: Vec<Entry>, haste: Haste) {
         if let Some(queue) = &self.entries {
             // The thread lives as long as this does.
-            let _ = queue.send(Message {
-                entries,
-                is_awaited,
-            });
+            let _ = queue.send(Message { entries, haste });
         }
+    }
+
+    /// How long to spin until entries are on the disk.
+    pub(super) fn patience(&self) -> Duration {
+        self.latency.patience()
     }
 }
 
@@ -118,18 +131,11 @@ impl Recorder {
                 true => PATIENCE,
                 false => lingers.unwrap_or(TELLS_TIME),
             };
-            let mut is_due = false;
-            match queue.recv_timeout(patience) {
-                Ok(message) => {
-                    let more = queue.try_iter().take(BATCH);
-                    for message in std::iter::once(message).chain(more) {
-                        is_due |= message.is_awaited;
-                        batch.extend(message.entries);
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) => is_due = true,
+            let is_due = match queue.recv_timeout(patience) {
+                Ok(message) => self.gather(message, queue, &mut batch) != Haste::Later,
+                Err(RecvTimeoutError::Timeout) => true,
                 Err(RecvTimeoutError::Disconnected) => break,
-            }
+            };
             if is_due {
                 until = None;
                 has_failed = !self.write(&mut batch);
@@ -145,6 +151,30 @@ impl Recorder {
         let _ = self.shelf.lock().trim();
     }
 
+    /// Takes what has come, and waits a moment for more if that is probable.
+    fn gather(&self, first: Message, queue: &Receiver<Message>, batch: &mut Vec<Entry>) -> Haste {
+        let soon = Instant::now() + SOON;
+        let (mut wait, mut haste) = (self.spin.begin(), Haste::Later);
+        let mut next = Some(first);
+        loop {
+            let more = queue.try_iter().take(BATCH);
+            for message in next.into_iter().chain(more) {
+                haste = haste.min(message.haste);
+                batch.extend(message.entries);
+            }
+            if haste != Haste::Soon || Instant::now() >= soon {
+                return haste;
+            }
+            next = match wait.look_again() {
+                true => None,
+                false => {
+                    let left = soon.saturating_duration_since(Instant::now());
+                    queue.recv_timeout(left).ok()
+                }
+            };
+        }
+    }
+
     /// Writes entries. Returns whether the disk took them.
     fn write(&mut self, batch: &mut Vec<Entry>) -> bool {
         let start = Instant::now();
@@ -153,6 +183,7 @@ impl Recorder {
             false => self.shelf.record(batch, self.served.now()),
         };
         self.trouble.took(start, 0);
+        self.latency.took(start.elapsed());
         let told = match written {
             Ok(told) => {
                 self.trouble.ends();

@@ -10,6 +10,7 @@ use farcall_server_proto::lifecycle::Change;
 use farcall_server_proto::{Key, Outcome};
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 const LONG: usize = 70_000;
 const CALLS: u8 = 12;
@@ -18,6 +19,7 @@ fn settings() -> StateSettings {
     StateSettings {
         reserve: 0,
         keep_s: 3600,
+        spin: Duration::from_micros(100),
     }
 }
 
@@ -97,7 +99,7 @@ impl Disk {
         self.journal
             .as_ref()
             .expect("a state folder")
-            .record(vec![entry], true);
+            .record(vec![entry], Haste::Now);
         assert!(matches!(self.reply(), Reply::Recorded(_)));
     }
 

@@ -16,7 +16,7 @@ use farcall_rpc_proto::{
     KEPT_OBJECTS, LOANS, NAMES, OBJECTS, OPERATION, OUTPUT, PARTS, ProtocolError, REGISTER,
     RESERVATIONS, ROWS, SHARED_MEMORY, SNAPSHOTS, SOURCES, WRITES,
 };
-use farcall_spin::Spin;
+use farcall_spin::{Latency, Spin};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -147,6 +147,7 @@ impl Connection {
             features: 0,
             pool: Mutex::default(),
             spin: Spin::new(options.spin),
+            records: Latency::default(),
             bulk: Arc::default(),
             contenders: AtomicUsize::new(0),
         };

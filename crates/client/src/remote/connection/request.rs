@@ -32,6 +32,8 @@ pub(crate) struct Request {
     worker: Mutex<Option<ThreadId>>,
     /// The request has ended, so that nobody needs to give it up.
     over: bool,
+    /// How long to spin at least.
+    patience: Duration,
 }
 
 /// Work that a running call asks of its caller.
@@ -67,6 +69,7 @@ impl Request {
             failed: Mutex::new(None),
             worker: Mutex::new(None),
             over: false,
+            patience: Duration::ZERO,
         }
     }
 
@@ -79,6 +82,12 @@ impl Request {
     /// given up, the array is dropped.
     pub(crate) fn for_an_array(self) -> Request {
         self.connection.lock().makes_array(self.id);
+        self
+    }
+
+    /// The same request, whose answer comes when the server has recorded it on its disk.
+    pub(crate) fn after_a_disk(mut self) -> Request {
+        self.patience = self.connection.records.patience();
         self
     }
 
@@ -224,7 +233,7 @@ impl Request {
     /// taken.
     pub(super) fn wait(&self, deadline: Option<Instant>, timeout: Duration) -> Result<(), Error> {
         let connection = &*self.connection;
-        let mut spinning = connection.spin.begin();
+        let mut spinning = connection.spin.begin_for(self.patience);
         let mut state = connection.lock();
         loop {
             let is_open = !state.has_ended(self.id);

@@ -7,6 +7,7 @@ use crate::remote::connection::{Connection, Request, Transfer, answered};
 use farcall_idl::Layout;
 use farcall_rpc_proto::{DurableDescription, DurablePage, FailureKind, JOBS, JobId, SubmitRequest};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Fails if the server takes no durable calls.
 pub(crate) fn check_jobs(connection: &Connection) -> Result<(), Error> {
@@ -32,8 +33,11 @@ pub(crate) unsafe fn submit(
     check_jobs(connection)?;
     // SAFETY: the caller's promise.
     let transfer = unsafe { Transfer::submitting(arguments, layout) };
+    let start = Instant::now();
     let request = connection.carry(|proto| proto.submit(submission), transfer)?;
-    request.answer(answered!(Submitted))
+    let id = request.after_a_disk().answer(answered!(Submitted))?;
+    connection.records.took(start.elapsed());
+    Ok(id)
 }
 
 /// Begins to fetch the results of a durable call.

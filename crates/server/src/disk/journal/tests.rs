@@ -51,6 +51,7 @@ fn open(folder: &Path) -> Result<Opened, DiskError> {
     let settings = StateSettings {
         reserve: 0,
         keep_s: 3600,
+        spin: Duration::from_micros(100),
     };
     let (disk, records, served) = Disk::open(folder, settings, doorbell)?;
     Ok(Opened {
@@ -66,7 +67,7 @@ impl Opened {
             .journal
             .as_ref()
             .unwrap()
-            .record(vec![entry], true);
+            .record(vec![entry], Haste::Now);
         match self.disk.replies.recv().unwrap() {
             Reply::Recorded(event) => event,
             _ => panic!("no answer of the journal"),
@@ -123,21 +124,24 @@ fn an_entry_that_nobody_waits_for_is_written_soon_or_with_the_next_one() {
     let journal = opened.disk.journal.as_ref().unwrap();
     let answer = || opened.disk.replies.recv_timeout(Duration::from_secs(30));
     let before = length();
-    journal.record(vec![Entry::Insert(Box::new(record(1)))], false);
+    journal.record(vec![Entry::Insert(Box::new(record(1)))], Haste::Later);
     assert!(matches!(answer(), Ok(Reply::Recorded(Event::Inserted(..)))));
     assert!(length() > before);
-    journal.record(vec![Entry::Insert(Box::new(record(2)))], false);
-    journal.record(vec![Entry::Insert(Box::new(record(3)))], true);
+    journal.record(vec![Entry::Insert(Box::new(record(2)))], Haste::Later);
+    journal.record(vec![Entry::Insert(Box::new(record(3)))], Haste::Now);
     for byte in [2, 3] {
         let Ok(Reply::Recorded(Event::Inserted(id, Ok(_)))) = answer() else {
             panic!("{byte} was not recorded");
         };
         assert_eq!(id, JobId([byte; 16]), "entries stay in order");
     }
+    // One that waits for another one is written although none comes.
+    journal.record(vec![Entry::Insert(Box::new(record(4)))], Haste::Soon);
+    assert!(matches!(answer(), Ok(Reply::Recorded(Event::Inserted(..)))));
     // The last ones are written when the server ends.
-    journal.record(vec![Entry::Insert(Box::new(record(4)))], false);
+    journal.record(vec![Entry::Insert(Box::new(record(5)))], Haste::Later);
     drop(opened);
-    assert_eq!(open(folder.path()).unwrap().records.len(), 4);
+    assert_eq!(open(folder.path()).unwrap().records.len(), 5);
 }
 
 /// A log of a server has zeros behind its records. After a clean end they are gone; after a kill

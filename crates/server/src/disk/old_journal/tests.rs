@@ -4,6 +4,7 @@
 use super::super::{Disk, StateSettings};
 use super::*;
 use farcall_rpc_proto::FailureKind;
+use std::time::Duration;
 
 const TABLES: &str = "
 CREATE TABLE jobs (
@@ -55,6 +56,7 @@ fn open(folder: &Path) -> Result<Vec<Record>, DiskError> {
     let settings = StateSettings {
         reserve: 0,
         keep_s: 3600,
+        spin: Duration::from_micros(100),
     };
     Disk::open(folder, settings, doorbell).map(|(_, records, _)| records)
 }
