@@ -19,7 +19,8 @@ pub struct Options {
     /// environment: `FARCALL_LOST_AFTER` in seconds, else 15.
     pub lost_after: Option<Duration>,
     /// Longest time for which a thread polls for an answer before it sleeps, while the cores are
-    /// idle. Polling saves the time to wake up; zero saves processor time instead.
+    /// idle. Polling saves the time to wake up; zero saves processor time instead. A thread that
+    /// submits durable calls polls longer, up to 1 ms, if the server's disk is quick.
     pub spin: Duration,
     /// Whether to use a Unix socket and shared memory if the server is on this host.
     pub same_host: bool,

@@ -295,7 +295,7 @@ impl Control {
     /// Worker: waits for the next request.
     pub fn wait(&self, spin: &Spin) {
         /// Polls before other threads may run.
-        const LOOKS: usize = 64;
+        const LOOKS: usize = 4;
         let mut wait = spin.begin();
         while wait.spins() {
             for _ in 0..LOOKS {
