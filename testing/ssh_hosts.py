@@ -66,13 +66,16 @@ class Site:
             f"IdentitiesOnly yes\nUserKnownHostsFile {self.folder}/known\n"
             "StrictHostKeyChecking accept-new\nLogLevel ERROR\nBatchMode yes\n"
         )
-        # sshd separates its privileges in this folder.
-        pathlib.Path("/run/sshd").mkdir(exist_ok=True)
+        # A server of this machine is none of that host. sshd separates its privileges in a folder.
+        own = 'mount -t tmpfs none /run && mkdir /run/sshd && exec "$0" "$@"'
         words = [
             "ip",
             "netns",
             "exec",
             self.far,
+            "sh",
+            "-c",
+            own,
             SSHD,
             "-D",
             "-e",
