@@ -286,6 +286,21 @@ def test_arrays_make_way_for_calls(start, libc, tmp_path):
     assert (large == 7).all()
 
 
+def test_calls_wait_until_memory_has_room_for_their_arrays(start, tmp_path):
+    settings, library = tmp_path / "settings.toml", tmp_path / "slow.py"
+    settings.write_text("[limits]\nmemory = 8000000\n[data]\nmemory = 8000000\n")
+    library.write_text(
+        "import time, farcall\n@farcall.library('total(IN int n, IN double x[n], OUT double y[1])')\n"
+        "def total(x):\n    time.sleep(0.2)\n    return [x.sum()]\n"
+    )
+    server = start(library, options=["--config", str(settings), "--workers", "8"]).connect()
+    total, size = server.function("total"), 187_500
+    kept = [server.put(np.full(size, float(value))) for value in range(8)]
+    for _ in range(2):
+        calls = [total.call_async(size, handle) for handle in kept]
+        assert [call.result().y[0] for call in calls] == [size * value for value in range(8)]
+
+
 def test_from_the_shell(library_server, tmp_path):
     def farcall_(*words, status=0):
         words = [FARCALL, *map(str, words), "--server", library_server.address]

@@ -251,6 +251,12 @@ impl Store {
             .sum()
     }
 
+    /// Whether an array is on its way to the disk or back.
+    pub(crate) fn some_move(&self) -> bool {
+        let mut arrays = self.arrays.values();
+        arrays.any(|array| matches!(array.location, Location::Moving))
+    }
+
     /// The calls that wait for arrays.
     pub(crate) fn waiting(&self) -> Vec<CallKey> {
         let calls = self.arrays.values().flat_map(|array| array.calls.iter());

@@ -4,7 +4,7 @@
 
 use crate::account::Totals;
 use crate::action::{Action, Actions, Audit};
-use crate::call::{ActiveCall, Task};
+use crate::call::{ActiveCall, State, Task};
 use crate::clients::{Clients, Starved};
 use crate::connection::Offered;
 use crate::disk::Disk;
@@ -256,10 +256,20 @@ impl Context {
 
     /// Whether a call of a connection may ask its client for something.
     fn may_call_back(&self, key: ConnectionKey) -> bool {
-        let calls = self.clients[key].calls.values();
-        let mut functions =
-            calls.filter_map(|key| self.functions.get(self.calls[*key].function).ok());
-        functions.any(|function| !function.interface.callbacks.is_empty())
+        let mut calls = self.clients[key].calls.values();
+        calls.any(|key| self.calls_back(&self.calls[*key]))
+    }
+
+    fn calls_back(&self, call: &ActiveCall) -> bool {
+        let function = self.functions.get(call.function);
+        function.is_ok_and(|function| !function.interface.callbacks.is_empty())
+    }
+
+    /// Whether some call will give its memory back, whatever becomes of the calls that wait for
+    /// stored arrays. One with callbacks may wait for another call of its client.
+    pub(crate) fn some_call_goes_on(&self) -> bool {
+        let mut calls = self.calls.values();
+        calls.any(|call| call.state != State::Waiting && !self.calls_back(call))
     }
 
     /// Predicted seconds of a call in the library, with their interval.

@@ -31,6 +31,8 @@ pub(crate) struct Data {
     data_reads: Vec<(HandleId, MemoryKey)>,
     /// Calls whose turn to use arrays may have come.
     candidates: VecDeque<CallKey>,
+    /// Calls whose turn has come, and which wait for memory for an array.
+    starved: Vec<CallKey>,
     /// Until when no array is sent to the disk after a refusal, and the reason.
     refused: Option<(Nanos, String)>,
 }
@@ -47,6 +49,7 @@ impl Data {
             sources: source::Sources::default(),
             data_reads: Vec::new(),
             candidates: VecDeque::new(),
+            starved: Vec::new(),
             refused: None,
         }
     }
@@ -54,6 +57,18 @@ impl Data {
     /// Whether the turn of some call may have come.
     pub(crate) fn has_candidates(&self) -> bool {
         !self.candidates.is_empty()
+    }
+
+    /// Whether a call waits for memory for one of its arrays.
+    pub(crate) fn starves(&self) -> bool {
+        !self.starved.is_empty()
+    }
+
+    /// Lets the turn of calls that wait for memory come again: some is free, or one call less goes
+    /// on. Returns whether there are any.
+    pub(crate) fn look_again(&mut self) -> bool {
+        self.candidates.extend(&self.starved);
+        !std::mem::take(&mut self.starved).is_empty()
     }
 
     /// Why a client is refused that shows the name of a loan instead of credentials.

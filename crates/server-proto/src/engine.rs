@@ -240,10 +240,7 @@ impl Engine {
         self.use_room();
         source::begin_queued(&mut self.data, &mut self.cx);
         takeover::go_on(self);
-        while self.data.has_candidates() {
-            self.data.serve_candidates(&mut self.cx);
-            self.settle();
-        }
+        self.serve_candidates();
         self.elements.dispatch(&mut self.cx);
         self.grant_held();
         self.elements.dispatch(&mut self.cx);
@@ -253,10 +250,25 @@ impl Engine {
         self.settle();
     }
 
+    /// Continues with calls whose turn to use stored arrays has come.
+    fn serve_candidates(&mut self) {
+        while self.data.has_candidates() {
+            self.data.serve_candidates(&mut self.cx);
+            self.settle();
+        }
+    }
+
     /// Continues with calls that have waited for memory.
     fn use_room(&mut self) {
         if !std::mem::take(&mut self.cx.has_room) || self.cx.stopping.is_some() {
             return;
+        }
+        // Calls that were accepted before come first.
+        if self.data.look_again() {
+            self.serve_candidates();
+            if self.data.starves() {
+                return;
+            }
         }
         self.serve_starved();
         source::serve(&mut self.data, &mut self.cx);

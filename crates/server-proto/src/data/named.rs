@@ -148,12 +148,7 @@ impl Data {
             false => MemoryGrant::Later,
         };
         let MemoryGrant::Here(memory) = grant else {
-            // Memory that becomes free makes room, and the call is looked at again.
-            if self.arrays.leaving == 0 && self.data_reads.is_empty() {
-                let text = format!("has no memory for the array {id} now; try again");
-                cx.fail(key, FailureKind::Busy, &text);
-            }
-            return;
+            return self.await_memory(cx, key, id);
         };
         let Some(file) = self.arrays.file_returning(id) else {
             return cx.memory.free(memory, &mut cx.out);

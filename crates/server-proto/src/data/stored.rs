@@ -193,11 +193,26 @@ impl Data {
     pub(crate) fn await_turn(&mut self, cx: &mut Context, key: CallKey) {
         cx.calls[key].enter(call::State::Waiting);
         self.candidates.push_back(key);
+        cx.has_room |= self.look_again();
     }
 
-    /// Continues with calls whose turn has come.
+    /// Lets a call wait until there is memory for an array. It fails if nobody will give any back.
+    pub(super) fn await_memory(&mut self, cx: &mut Context, key: CallKey, id: HandleId) {
+        // A call whose array is being read runs next.
+        if self.arrays.some_move() || cx.some_call_goes_on() {
+            self.starved.retain(|other| *other != key);
+            return self.starved.push(key);
+        }
+        let text = format!("has no memory for the array {id} now; try again");
+        cx.fail(key, FailureKind::Busy, &text);
+    }
+
+    /// Continues with calls whose turn has come, until one asks for a step. If a call fails, the
+    /// next one finds its memory free.
     pub(crate) fn serve_candidates(&mut self, cx: &mut Context) {
-        while let Some(key) = self.candidates.pop_front() {
+        while cx.steps.is_empty()
+            && let Some(key) = self.candidates.pop_front()
+        {
             let Some(call) = cx.calls.get(key) else {
                 continue;
             };
@@ -263,12 +278,7 @@ impl Data {
             memory.hold(bytes, &user, out)
         });
         let MemoryGrant::Here(buffer) = grant else {
-            // Memory that becomes free makes room, and the call is looked at again.
-            if self.arrays.leaving == 0 {
-                let text = format!("has no memory for the array {id} now; try again");
-                cx.fail(key, FailureKind::Busy, &text);
-            }
-            return;
+            return self.await_memory(cx, key, id);
         };
         let Some(stored) = self.arrays.returning(id) else {
             return cx.memory.free(buffer, &mut cx.out);
@@ -342,6 +352,7 @@ impl Data {
         if let Some(lost) = self.arrays.returned(id, memory) {
             cx.free(lost);
         }
+        cx.has_room |= self.starves();
         self.candidates.extend(self.arrays.waiting());
     }
 

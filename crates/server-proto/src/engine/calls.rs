@@ -199,7 +199,8 @@ impl Engine {
             (_, None) => {}
         }
         // Its arrays may go to the disk now.
-        cx.has_room |= cx.clients.someone_starves() || self.durable_calls.await_memory();
+        let starves = cx.clients.someone_starves() || self.data.starves();
+        cx.has_room |= starves || self.durable_calls.await_memory();
         if let Some(worker) = call.run.object {
             let now = cx.steady_ms();
             self.objects.call_ended(&self.elements, worker, now);

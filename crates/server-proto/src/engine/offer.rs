@@ -281,7 +281,8 @@ impl Engine {
         let waits = cx.clients[key].proto.waits_for_grant(sent);
         let is_first = is_small || (cx.clients.is_receiving(key, &cx.calls) && !waits);
         let own = Starved::new(key, (sent, bytes), cx.now());
-        if !is_first && cx.clients.is_behind_starved(&own, &cx.memory) {
+        let is_behind = self.data.starves() || cx.clients.is_behind_starved(&own, &cx.memory);
+        if !is_first && is_behind {
             return MemoryGrant::Later;
         }
         let user = cx.clients[key].user.clone();

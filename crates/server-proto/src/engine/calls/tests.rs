@@ -271,15 +271,99 @@ fn read(engine: &mut Engine, is_refused: bool) -> u64 {
     }
 }
 
+/// A stored array that is on the disk.
+fn array_on_disk(engine: &mut Engine) -> HandleId {
+    let id = array(engine);
+    let (_, bytes, buffer) = engine.data.arrays.least_used().unwrap();
+    let stored = Stored { bytes, sum: 0 };
+    engine.data.spilled(&mut engine.cx, id, buffer, Ok(stored));
+    while engine.cx.out.pop().is_some() {}
+    id
+}
+
+/// Leaves less memory free than an array needs.
+fn fill(engine: &mut Engine) -> MemoryKey {
+    let cx = &mut engine.cx;
+    let rest = cx.memory.limit() - cx.memory.used() - 4096;
+    let rest = cx.memory.hold(rest / 4096 * 4096, &user(), &mut cx.out);
+    while cx.out.pop().is_some() {}
+    rest.unwrap()
+}
+
+/// Lets the read of an array end, which some call waits for.
+fn end_read(engine: &mut Engine) {
+    let ticket = read(engine, false);
+    engine.handle(Event::Fetched(ticket, Ok(())));
+    engine.turn();
+}
+
+#[test]
+fn a_call_waits_for_memory_for_its_array_while_another_one_runs() {
+    let (mut engine, worker) = ready();
+    let id = array_on_disk(&mut engine);
+    let running = call(&mut engine);
+    let running = engine.cx.calls.insert(running);
+    engine.received(running);
+    fill(&mut engine);
+    let waiting = [(); 2].map(|()| get(&mut engine, id));
+    assert!(engine.data.starves());
+    let finished = Finished {
+        exec_nanos: 1,
+        failure: None,
+    };
+    engine.handle(Event::Finished(worker, running, finished));
+    engine.turn();
+    assert!(!engine.data.starves());
+    end_read(&mut engine);
+    for key in waiting {
+        assert!(!engine.cx.calls.contains(key), "it has the array");
+    }
+    assert_eq!(engine.data.arrays.undefined(id), None);
+}
+
+#[test]
+fn a_call_fails_if_nobody_gives_memory_for_its_array_back() {
+    let (mut engine, _) = ready();
+    let id = array_on_disk(&mut engine);
+    let rest = fill(&mut engine);
+    let key = get(&mut engine, id);
+    assert!(!engine.cx.calls.contains(key), "it has failed");
+    engine.cx.free(rest);
+    get(&mut engine, id);
+    end_read(&mut engine);
+}
+
+#[test]
+fn of_two_calls_that_wait_for_memory_one_fails_and_the_other_one_gets_it() {
+    let (mut engine, _) = ready();
+    let id = array_on_disk(&mut engine);
+    // One is arriving, and has its buffer.
+    let arriving = call(&mut engine);
+    let arriving = engine.cx.calls.insert(arriving);
+    fill(&mut engine);
+    let waiting = get(&mut engine, id);
+    assert!(engine.data.starves());
+    let of = Use {
+        id,
+        writes: false,
+        replaces: false,
+        array: 0,
+    };
+    engine.cx.calls[arriving].uses = vec![of];
+    engine.data.arrays.line_up(arriving, &[of]);
+    engine.data.await_turn(&mut engine.cx, arriving);
+    engine.turn();
+    assert!(!engine.cx.calls.contains(arriving), "it has failed");
+    assert!(!engine.data.starves());
+    end_read(&mut engine);
+    assert!(!engine.cx.calls.contains(waiting), "it has the array");
+    assert_eq!(engine.data.arrays.undefined(id), None);
+}
+
 #[test]
 fn an_array_that_cannot_be_read_now_stays_on_the_disk() {
     let (mut engine, _) = ready();
-    let id = array(&mut engine);
-    let (_, bytes, buffer) = engine.data.arrays.least_used().unwrap();
-    let stored = Stored { bytes, sum: 0 };
-    let cx = &mut engine.cx;
-    engine.data.spilled(cx, id, buffer, Ok(stored));
-    while engine.cx.out.pop().is_some() {}
+    let id = array_on_disk(&mut engine);
     for is_refused in [true, false] {
         let key = get(&mut engine, id);
         let ticket = read(&mut engine, is_refused);
