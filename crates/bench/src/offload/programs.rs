@@ -35,7 +35,7 @@ impl Programs {
     /// Compiles the programs.
     pub(super) fn make() -> Result<Programs, Failure> {
         let farcall = crate::program::farcall()?;
-        let folder = tempfile::tempdir()?;
+        let folder = crate::signals::folder()?;
         let built = farcall.parent().unwrap_or(Path::new("."));
         let openblas = ["-l:libopenblas.so.0".to_owned()];
         let farcall_library = [

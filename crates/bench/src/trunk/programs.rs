@@ -28,7 +28,7 @@ pub(super) fn measure(arguments: &Arguments, farcall: &Program) -> Result<Vec<Ro
         if !arguments.begins(what) {
             continue;
         }
-        let folder = tempfile::tempdir()?;
+        let folder = crate::signals::folder()?;
         if let Err(why) = prepare(what, folder.path()) {
             progress::left_out(format_args!("{what}: skipped: {why}"));
             continue;
