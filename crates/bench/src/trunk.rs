@@ -11,7 +11,7 @@ mod shares;
 mod single;
 mod tcp;
 
-use super::table::{Better, Row, end_beside, report, show};
+use super::table::{Better, Row, end_beside, show};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::progress;
@@ -99,11 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
              lists them"
         )));
     }
-    let busy = machine.end();
-    if arguments.json {
-        report(&rows, true, false)?;
-    }
-    end_beside(&rows, busy, arguments.json, arguments.check)
+    end_beside(&rows, machine.end(), arguments.json, arguments.check)
 }
 
 /// A row: a figure with a limit, or with a peer's figure.
