@@ -155,13 +155,14 @@ pub(super) fn run(mut command: Command) -> Result<Ran, Failure> {
     // Threads of OpenBLAS wait for each other in loops. If anything else runs on the machine, times
     // then differ by far more than the bars.
     command.env("OPENBLAS_NUM_THREADS", "1");
+    let told = format!("{command:?}");
     let start = Instant::now();
-    let output = command.output()?;
+    let output = farcall_lab::output_of(command)?;
     let seconds = start.elapsed().as_secs_f64();
     match output.status.success() {
         true => Ok(Ran { seconds, output }),
         false => Err(Failure::failed(format!(
-            "{command:?} failed: {}",
+            "{told} failed: {}",
             String::from_utf8_lossy(&output.stderr).trim()
         ))),
     }
