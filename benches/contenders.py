@@ -12,6 +12,7 @@ arrays, no encryption, its server in a process of its own on this machine.
 
 import collections
 import multiprocessing
+import signal
 import statistics
 import sys
 import tempfile
@@ -418,6 +419,9 @@ CONTENDERS: dict[str, Callable[..., Contender]] = {
 
 def main() -> None:
     """Answers until standard input ends."""
+    # A benchmark that is killed ends this process by the signal, and its servers end with it only
+    # if it ends by itself.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     contender = CONTENDERS[sys.argv[1]](*sys.argv[2:])
     contender.null()
     print("ready", flush=True)

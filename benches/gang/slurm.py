@@ -15,6 +15,7 @@ that they started. Needs root, as slurmd does.
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -175,6 +176,8 @@ def responses(folder, number, processors, command):
 
 def main():
     """The measurement."""
+    # A benchmark that is killed ends this process by the signal: end what it has started, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     if reason := why_not():
         sys.exit(f"slurm: {reason}")
     if sys.argv[1:2] == ["--calls"]:

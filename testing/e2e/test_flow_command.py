@@ -35,6 +35,7 @@ def test_one_object_with_the_promised_fields():
         (RING, 2, "--size is missing"),
         ([*RING, "--size", "1", "--threshold", "0.1"], 2, "--threshold: only --mode iterated"),
         ([*RING, "--size", "1GB/s"], 2, "--size `1GB/s` is a rate"),
+        ([*RING[:2], "--job", "ranks=4,pattern=ring,size=1,size=2"], 2, "`size` is given twice"),
         ([*RING, "--size", "1", "--placement", "random:x"], 2, "whole number"),
         (["--platform", "torus:4x4", "--pattern", "file:absent.csv"], 1, "absent.csv"),
         (["--platform", "edges:absent.csv", "--pattern", "ring", "--size", "1"], 1, "absent.csv"),

@@ -181,6 +181,20 @@ const OURS: [(&str, &str); 3] = [
 const BESIDE_PEERS: &str = "Python, same host";
 const PEERS: [&str; 6] = ["gRPC", "Arrow Flight", "pyzmq", "Pyro5", "Ray", "Dask"];
 
+impl Arguments {
+    /// Says which rows are left out. With `--check` this is a failure: their bars are not checked.
+    fn leave_out(&self, what: &str, why: &Failure) -> Result<(), Failure> {
+        let text = format!("{what} are left out: {why}; run `make build`");
+        match self.check {
+            true => Err(Failure::failed(text)),
+            false => {
+                progress::left_out(text);
+                Ok(())
+            }
+        }
+    }
+}
+
 /// The contenders that run in separate processes.
 struct Contenders {
     ours: Vec<(&'static str, Contender)>,
@@ -196,18 +210,16 @@ impl Contenders {
         for (name, argument) in OURS {
             match Contender::python(&arguments.python, &[argument, address]) {
                 Ok(contender) => contenders.ours.push((name, contender)),
-                Err(_) => {
-                    let text = "no Python with farcall, so its rows are left out";
-                    progress::left_out(format_args!("{text}; run `make build`"));
+                Err(failure) => {
+                    arguments.leave_out("no Python with farcall, so its rows", &failure)?;
                     break;
                 }
             }
         }
         match Contender::c(address) {
             Ok(contender) => contenders.ours.push(("C", contender)),
-            Err(_) => {
-                let text = "the C client is not built, so its rows are left out";
-                progress::left_out(format_args!("{text}; run `make build`"));
+            Err(failure) => {
+                arguments.leave_out("the C client is not built, so its rows", &failure)?;
             }
         }
         if arguments.peers {
@@ -436,4 +448,35 @@ fn serve(libraries: &Path, options: &[&str]) -> Result<Daemon, Failure> {
         .args(["--listen", "127.0.0.1:0", "--log", "error"])
         .args(options);
     Ok(Daemon::start(command)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    /// Without its rows, no bar of the Python client would be missed.
+    #[test]
+    fn a_check_needs_the_clients_whose_bars_it_checks() {
+        let words = ["call", "--python", "/bin/false"];
+        let start = |more: &[&str]| {
+            let words = words.iter().chain(more);
+            let Command { arguments } = Command::parse_from(words);
+            let started = Contenders::start(&arguments, "farcall://127.0.0.1:1");
+            started.map(|contenders| contenders.ours.len())
+        };
+        let error = start(&["--check"]).unwrap_err().to_string();
+        assert!(
+            error.contains("farcall-tcp does not start; run `make build`"),
+            "{error}"
+        );
+        // A build can have put the client in C beside the tests.
+        assert!(start(&[]).unwrap() < 2);
+    }
 }

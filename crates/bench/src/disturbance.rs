@@ -12,6 +12,15 @@ const BURST: Duration = Duration::from_millis(5);
 const PERIOD: Duration = Duration::from_millis(25);
 const HIGH: u8 = 50;
 
+/// Ends the threads when it is dropped, also by a panic: the scope waits for them.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// What else happens on the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disturbance {
@@ -48,8 +57,9 @@ impl Disturbance {
                 .filter(|_| self != Disturbance::None)
                 .map(|thread| scope.spawn(move || self.disturb(thread % cores, over)))
                 .collect();
+            let ends = Ends(over);
             let measured = measure();
-            over.store(true, Ordering::Relaxed);
+            drop(ends);
             for thread in threads {
                 let panicked = |_| Err(Failure::failed("a thread panicked"));
                 thread.join().unwrap_or_else(panicked)?;
@@ -81,5 +91,18 @@ impl Disturbance {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise the threads would use all processors for ever.
+    #[test]
+    fn other_work_ends_with_a_measurement_that_panics() {
+        let measure = || Disturbance::Loops.during::<()>(1, || panic!("a measurement"));
+        assert!(std::panic::catch_unwind(measure).is_err());
+        assert_eq!(Disturbance::Loops.during(1, || Ok(7)).unwrap(), 7);
     }
 }

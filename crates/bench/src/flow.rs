@@ -227,11 +227,8 @@ struct Measured {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let folder = std::env::temp_dir().join(format!("farcall-bench-flow-{}", std::process::id()));
-    std::fs::create_dir_all(&folder)?;
-    let result = measure_all(arguments, &folder);
-    let _ = std::fs::remove_dir_all(&folder);
-    let rows = result?;
+    let folder = crate::signals::folder()?;
+    let rows = measure_all(arguments, folder.path())?;
     let missed = rows
         .iter()
         .filter(|row| row.passes() == Some(false))

@@ -45,16 +45,16 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(crate) quick: bool,
     /// Numbers of clients [default: the powers of 2 from 1 to 64]
-    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = whole)]
     pub(crate) clients: Vec<usize>,
     /// Orders of the matrices of `many`, `wan`, `sites` and `world` [default: the papers']
-    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = whole)]
     sizes: Vec<usize>,
     /// Order of the systems of `dgesv`
-    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = whole)]
     size: usize,
     /// Seconds of one case of `dgesv`; doubled for more than 16 clients
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.5)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.5, value_parser = seconds)]
     seconds: f64,
     /// Number of rounds of `dgesv` and `policies`; figures are medians over them
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
@@ -75,13 +75,15 @@ pub(crate) struct Far {
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     faster: Option<f64>,
     /// Calls of each function, size and link of `world` [default: 24, with --quick 6]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole)]
     pub(crate) calls: Option<usize>,
-    /// Links of `world`: lan, domestic, world [default: all]
+    /// Links of `world` [default: all]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    #[arg(value_parser = ["lan", "domestic", "world"])]
     links: Vec<String>,
-    /// Functions of `world`: pdposv, pdsyev [default: both]
+    /// Functions of `world` [default: both]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    #[arg(value_parser = ["pdposv", "pdsyev"])]
     functions: Vec<String>,
 }
 
@@ -104,6 +106,19 @@ impl Far {
         let functions = &self.functions;
         functions.is_empty() || functions.iter().any(|function| name.ends_with(function))
     }
+}
+
+/// Parses a number of things, at least one.
+fn whole(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "use a whole number above 0".into())
+}
+
+/// Parses the seconds of a case.
+fn seconds(text: &str) -> Result<f64, String> {
+    let is_fit = |seconds: &f64| (0.1..=3600.0).contains(seconds);
+    let seconds = text.parse().ok().filter(is_fit);
+    seconds.ok_or_else(|| "use 0.1 to 3600 seconds".into())
 }
 
 /// Parses a number between 0.1 and 1000.
@@ -407,4 +422,46 @@ fn dgesv_rows(cases: &[Case], counts: &[usize]) -> Vec<Row> {
         rates("all, at once", theirs, "its best c", best("at once"), None),
         times("slowest, at once", "at once", slowest, lower, None),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_refused() {
+        for wrong in [
+            ["--seconds", "-1"],
+            ["--seconds", "nan"],
+            ["--seconds", "1e300"],
+            ["--clients", "1,0"],
+            ["--sizes", "0"],
+            ["--size", "0"],
+            ["--calls", "0"],
+            ["--links", "lan,moon"],
+            ["--functions", "dgesv"],
+        ] {
+            let [option, value] = wrong;
+            let word = format!("{option}={value}");
+            assert!(Command::try_parse_from(["load", &word]).is_err(), "{word}");
+        }
+        let words = [
+            "load",
+            "world",
+            "--links=lan,world",
+            "--functions=pdsyev",
+            "--clients=1,4",
+        ];
+        let Command { arguments } = Command::parse_from(words);
+        assert_eq!(arguments.counts(64), [1, 4]);
+        assert!(arguments.far.wants_link("lan") && !arguments.far.wants_link("domestic"));
+        assert!(!arguments.far.wants_function("scalapack/pdposv"));
+    }
 }

@@ -68,7 +68,12 @@ enum Command {
 fn main() -> ExitCode {
     let command = Bench::parse().command;
     signals::end_with_the_reader();
-    let result = match command {
+    let result = match &command {
+        // A measured process has no more threads than its work needs.
+        Command::Element(_) => Ok(()),
+        _ => signals::leave_nothing(),
+    };
+    let result = result.and_then(|()| match command {
         Command::Call(arguments) => call::run(&arguments),
         Command::Load(arguments) => under_load(&arguments),
         Command::Flow(arguments) => flow::run(&arguments),
@@ -82,7 +87,7 @@ fn main() -> ExitCode {
         Command::Reach(arguments) => reach::run(&arguments),
         Command::Offload(arguments) => offload::run(&arguments),
         Command::Element(arguments) => gang::element::run(&arguments),
-    };
+    });
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -95,12 +100,6 @@ fn main() -> ExitCode {
 }
 
 fn under_load(arguments: &load::Arguments) -> Result<(), Failure> {
-    if matches!(
-        arguments.what,
-        What::Wan | What::Sites | What::Shared | What::World | What::Bmi
-    ) {
-        signals::leave_no_lab()?;
-    }
     match arguments.what {
         What::Dgesv => load::dgesv(arguments),
         What::Single => papers::one_host::single(arguments),

@@ -54,7 +54,6 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    crate::signals::leave_no_lab()?;
     let programs = Programs::make()?;
     let machine = Machine::watch();
     let mut rows = here(arguments, &programs)?;

@@ -65,10 +65,9 @@ struct Rates {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    crate::signals::leave_no_lab()?;
     let lab = Lab::build(&[&[0][..]; 3], None)?;
     lab.shape_link(SERVER, 0, [LINK; 2])?;
-    let folder = tempfile::tempdir()?;
+    let folder = crate::signals::folder()?;
     let process = start(&lab, folder.path())?;
     let address = format!(
         "farcall://{}:{}",

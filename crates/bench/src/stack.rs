@@ -63,13 +63,12 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    crate::signals::leave_no_lab()?;
     let interface = |name| crate::program::interface_file(&arguments.libraries, name);
     let interfaces = [interface("bench.idl")?, interface("stack.idl")?];
     let interfaces = interfaces.map(|file| file.to_string_lossy().into_owned());
     let farcall = crate::program::farcall()?;
     let plan = Plan::read(&farcall, &arguments.scenario)?;
-    let folder = tempfile::tempdir()?;
+    let folder = crate::signals::folder()?;
     let shape = StackShape {
         farcall: &farcall,
         folder: folder.path(),

@@ -55,6 +55,7 @@ impl Row {
             "ratio": self.ratio(),
             "better": match self.better { Better::Lower => "lower", Better::Higher => "higher" },
             "bar": self.bar,
+            "missed": self.misses_bar(),
         })
     }
 }
@@ -62,16 +63,25 @@ impl Row {
 /// Prints the rows. With `check`, a missed bar is a failure.
 pub(crate) fn report(rows: &[Row], as_json: bool, check: bool) -> Result<(), Failure> {
     progress::over();
-    if as_json {
-        let rows: Vec<Value> = rows.iter().map(Row::to_json).collect();
-        println!("{}", json!({ "schema": 1, "rows": rows }));
-    } else {
-        print_table(rows);
+    match as_json {
+        true => println!("{}", told(rows, None)),
+        false => print_table(rows),
     }
     match check {
         true => bars(rows),
         false => Ok(()),
     }
+}
+
+/// The rows as JSON, with how busy the machine was if that is known.
+fn told(rows: &[Row], busy: Option<Use>) -> Value {
+    let rows: Vec<Value> = rows.iter().map(Row::to_json).collect();
+    let mut told = json!({ "schema": 1, "rows": rows });
+    if let Some(busy) = busy {
+        told["load"] = json!(busy.load);
+        told["stolen_percent"] = json!(busy.stolen_percent);
+    }
+    told
 }
 
 /// Prints the rows, and how busy the machine was. With `check`, a missed bar is a failure.
@@ -81,22 +91,28 @@ pub(crate) fn report_beside(
     as_json: bool,
     check: bool,
 ) -> Result<(), Failure> {
-    report(rows, as_json, false)?;
+    progress::over();
+    if !as_json {
+        print_table(rows);
+    }
     end_beside(rows, busy, as_json, check)
 }
 
-/// Prints how busy the machine was, after the rows. With `check`, a missed bar is a failure.
+/// Prints how busy the machine was, after the rows, or both as JSON. With `check`, a missed bar is
+/// a failure.
 pub(crate) fn end_beside(
     rows: &[Row],
     busy: Use,
     as_json: bool,
     check: bool,
 ) -> Result<(), Failure> {
-    if !as_json {
-        println!(
+    progress::over();
+    match as_json {
+        true => println!("{}", told(rows, Some(busy))),
+        false => println!(
             "(load of the machine {:.1}, {:.1} % of its time stolen)",
             busy.load, busy.stolen_percent
-        );
+        ),
     }
     match check {
         true => bars(rows),
@@ -215,6 +231,23 @@ mod tests {
         assert!(row(1.9, Better::Higher).misses_bar());
         assert!(!row(2.1, Better::Higher).misses_bar());
         assert!(row(f64::NAN, Better::Lower).misses_bar());
+    }
+
+    #[test]
+    fn json_says_what_the_table_says() {
+        let busy = Use {
+            cpu_percent: 50.0,
+            stolen_percent: 3.5,
+            load: 1.5,
+        };
+        let rows = [row(1.9, Better::Lower), row(2.1, Better::Lower)];
+        let told = told(&rows, Some(busy));
+        assert_eq!(
+            (&told["load"], &told["stolen_percent"]),
+            (&json!(1.5), &json!(3.5))
+        );
+        let missed = [0, 1].map(|at| &told["rows"][at]["missed"]);
+        assert_eq!(missed, [&json!(false), &json!(true)]);
     }
 
     #[test]

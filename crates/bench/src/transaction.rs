@@ -55,7 +55,6 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    crate::signals::leave_no_lab()?;
     let interfaces = ["blas.idl", "lapack.idl"];
     let interfaces =
         interfaces.map(|name| crate::program::interface_file(&arguments.libraries, name));
@@ -92,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// read from the others.
 fn start(lab: &Lab, interfaces: &[PathBuf]) -> Result<Vec<Daemon>, Failure> {
     let program = crate::program::farcall()?;
-    let mut config = tempfile::NamedTempFile::new()?;
+    let mut config = crate::signals::file()?;
     writeln!(config, "[data]\npeers = [\"10.78.0.0/16\"]")?;
     let config: &Path = config.path();
     let start = |host| {

@@ -11,12 +11,13 @@ mod shares;
 mod single;
 mod tcp;
 
-use super::table::{Better, Row, end_beside, report, show};
+use super::table::{Better, Row, end_beside, show};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::progress;
 use clap::Args;
 use farcall_lab::LabError;
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -51,6 +52,9 @@ pub(crate) struct Arguments {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// Whether a measurement was wanted so far.
+    #[arg(skip)]
+    has_begun: Cell<bool>,
 }
 
 impl Arguments {
@@ -58,9 +62,22 @@ impl Arguments {
     fn begins(&self, name: &str) -> bool {
         let is_wanted = self.only.as_deref().is_none_or(|only| name.contains(only));
         if is_wanted {
+            self.has_begun.set(true);
             progress::measuring(name);
         }
         is_wanted
+    }
+
+    /// Why there is no figure.
+    fn nothing(&self) -> Failure {
+        let only = self.only.as_deref().unwrap_or_default();
+        match self.has_begun.get() {
+            true => Failure::failed("nothing was measured: all was skipped"),
+            false => Failure::usage(format!(
+                "--only {only}: no measurement has this in its name; `farcall bench trunk --help` \
+                 lists them"
+            )),
+        }
     }
 
     fn duration(&self) -> Duration {
@@ -83,7 +100,6 @@ const PARTS: [Part; 8] = [
 ];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    crate::signals::leave_no_lab()?;
     let farcall = crate::program::farcall()?;
     let machine = Machine::watch();
     let mut rows = Vec::new();
@@ -94,17 +110,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         rows.extend(more);
     }
-    if let (Some(text), true) = (&arguments.only, rows.is_empty()) {
-        return Err(Failure::usage(format!(
-            "--only {text}: no measurement has this in its name; `farcall bench trunk --help` \
-             lists them"
-        )));
+    if rows.is_empty() {
+        return Err(arguments.nothing());
     }
-    let busy = machine.end();
-    if arguments.json {
-        report(&rows, true, false)?;
-    }
-    end_beside(&rows, busy, arguments.json, arguments.check)
+    end_beside(&rows, machine.end(), arguments.json, arguments.check)
 }
 
 /// A row: a figure with a limit, or with a peer's figure.
@@ -141,5 +150,31 @@ type Program = PathBuf;
 impl From<LabError> for Failure {
     fn from(error: LabError) -> Failure {
         Failure::failed(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn what_is_skipped_is_not_unknown() {
+        let Command { arguments } = Command::parse_from(["trunk", "--only", "NFS"]);
+        assert!(!arguments.begins("(a)"));
+        assert!(
+            arguments
+                .nothing()
+                .to_string()
+                .contains("no measurement has this")
+        );
+        assert!(arguments.begins("NFS"));
+        assert!(arguments.nothing().to_string().contains("skipped"));
     }
 }

@@ -182,14 +182,29 @@ impl Goal {
             }
         }
         match waits.iter().position(|&w| w > 0) {
-            Some(at) if left > 0 => {
-                let rank = self.rank_of(at as u32);
-                let number = at as u32 - self.first[rank as usize];
+            Some(waiting) if left > 0 => {
+                let at = self.in_cycle(&waits, waiting);
+                let rank = self.rank_of(at);
+                let number = at - self.first[rank as usize];
                 let reason = format!("rank {rank}: operation {number} waits for itself in a cycle");
-                let line = self.line(at as u32).unwrap_or(0);
+                let line = self.line(at).unwrap_or(0);
                 Err(TextError::new(line as usize, reason))
             }
             _ => Ok(()),
         }
+    }
+
+    /// An operation of the cycle for which a waiting operation waits.
+    fn in_cycle(&self, waits: &[u32], waiting: usize) -> u32 {
+        let mut awaited = vec![0; waits.len()];
+        let stuck = (0..waits.len() as u32).filter(|&o| waits[o as usize] > 0);
+        for operation in stuck {
+            for &(later, _) in self.successors_of(operation) {
+                awaited[later as usize] = operation;
+            }
+        }
+        // So many steps back lead into a cycle, because an operation that waits has another one
+        // that waits before it.
+        (0..waits.len()).fold(waiting as u32, |at, _| awaited[at as usize])
     }
 }

@@ -49,6 +49,7 @@ impl LogGops {
     /// Names the parameter and lists them all.
     pub fn parse(spec: &str) -> Result<Self, SpecError> {
         let mut parameters = Self::default();
+        let mut given = Vec::new();
         for part in spec.split(',') {
             let fail = |reason: String| SpecError::new(spec, reason);
             let Some((name, value)) = part.split_once('=') else {
@@ -63,6 +64,10 @@ impl LogGops {
                     return Err(fail(format!("`{part}`: {reason}")));
                 }
             };
+            if given.contains(&name) {
+                return Err(fail(format!("`{name}` is given twice")));
+            }
+            given.push(name);
             let place = match name {
                 "L" => &mut parameters.latency,
                 "o" => &mut parameters.overhead,
@@ -125,6 +130,7 @@ mod tests {
             ("L=-1", "nanoseconds"),
             ("L=nan", "nanoseconds"),
             ("o=1us", "nanoseconds"),
+            ("L=1,o=2,L=3", "`L` is given twice"),
         ] {
             let error = LogGops::parse(spec).unwrap_err();
             assert!(error.reason.contains(part), "{error}");

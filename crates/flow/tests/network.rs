@@ -252,6 +252,20 @@ fn flows_share_what_a_failed_switch_leaves() {
     assert!((1.0 + 1.0 / 6.0 - 1e-9..=1.5).contains(&time), "{time}");
 }
 
+/// A search among the flows that leave would take a minute at the failure, and another one at the
+/// end.
+#[test]
+fn many_flows_move_and_end_at_the_same_time() {
+    const FLOWS: u32 = 500_000;
+    let ring = Platform::parse("torus:4").unwrap();
+    let config = Config {
+        window: FLOWS,
+        ..failing(&ring, &["node 0 +x@4"], "static")
+    };
+    let rows = "0,1,1,1\n".repeat(FLOWS as usize);
+    close(regular(&ring, script(&rows), config), f64::from(FLOWS));
+}
+
 #[test]
 fn a_node_that_nothing_reaches_is_told() {
     let tree = Platform::parse("fat-tree:ports=4,levels=2").unwrap();

@@ -17,10 +17,15 @@ const BAR: f64 = 0.8;
 
 /// Runs rounds of both in turn. There are no rows if the interpreter has no pyarrow.
 pub(super) fn measure(arguments: &Arguments, address: &str) -> Result<Vec<Row>, Failure> {
-    let Ok(mut native) = Contender::python(&arguments.python, &["Arrow Flight"]) else {
-        let text = "no Python with pyarrow, so the row of its gateway is left out";
-        progress::left_out(format_args!("{text}; run `make build`"));
-        return Ok(Vec::new());
+    let mut native = match Contender::python(&arguments.python, &["Arrow Flight"]) {
+        Ok(native) => native,
+        Err(failure) => {
+            arguments.leave_out(
+                "no Python with pyarrow, so the rows of its gateway",
+                &failure,
+            )?;
+            return Ok(Vec::new());
+        }
     };
     progress::measuring("the gateway for Arrow Flight");
     let mut command = Command::new(crate::program::farcall()?);

@@ -10,7 +10,7 @@ use farcall_client::{Argument, ArrayForm, Function, Handle, Options, Scalar, Ser
 use farcall_rpc_proto::swap_bytes;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 const ELEMENTS: usize = 8 << 20;
@@ -26,29 +26,11 @@ const RATE: f64 = 20_000.0;
 /// Bytes that the journal writes for a record.
 const PAGE: usize = 4096;
 
-/// A folder for this run, removed on drop.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn make() -> Result<Folder, Failure> {
-        let name = format!("farcall-bench-{}", std::process::id());
-        let folder = Folder(std::env::temp_dir().join(name));
-        std::fs::create_dir_all(&folder.0)?;
-        Ok(folder)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Runs rounds of our calls and of the exchanges to compare with, in turn.
 pub(super) fn measure(arguments: &Arguments) -> Result<Vec<Row>, Failure> {
     progress::measuring("durable calls and stored arrays");
-    let folder = Folder::make()?;
-    let state = folder.0.join("state").to_string_lossy().into_owned();
+    let folder = crate::signals::folder()?;
+    let state = folder.path().join("state").to_string_lossy().into_owned();
     let process = serve(&arguments.libraries, &["--state", &state])?;
     let options = Options {
         same_host: false,
@@ -67,7 +49,7 @@ pub(super) fn measure(arguments: &Arguments) -> Result<Vec<Row>, Failure> {
             both_ways(median_of(LARGE, || raw.exchange())?),
             BYTES as f64 / median_of(LARGE, || arrays.convert())? * 1e-6,
             median_of(SUBMITTED, || submit(&null))? * 1e6,
-            median_of(SUBMITTED, || synced(&folder.0))? * 1e6,
+            median_of(SUBMITTED, || synced(folder.path()))? * 1e6,
             at_once(process.address(), &options)?,
         ];
         // The first round warms up.

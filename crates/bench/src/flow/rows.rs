@@ -38,6 +38,11 @@ impl Row {
     }
 
     pub(crate) fn json(&self) -> Value {
+        let (bar, of) = match self.bar {
+            None => (None, None),
+            Some(Bar::Value(bar)) => (Some(bar), Some("value")),
+            Some(Bar::Ratio(bar)) => (Some(bar), Some("ratio")),
+        };
         json!({
             "name": self.name,
             "value": self.value,
@@ -46,6 +51,9 @@ impl Row {
             "peer_value": self.peer.as_ref().map(|(_, value)| value),
             "ratio": self.ratio(),
             "better": "lower",
+            "bar": bar,
+            "bar_of": of,
+            "missed": self.passes() == Some(false),
         })
     }
 
@@ -67,5 +75,41 @@ impl Row {
             Some(false) => line + "  MISSED",
             None => line,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_says_which_bar_was_missed() {
+        let row = |value, peer: Option<f64>, bar| {
+            Row {
+                name: String::new(),
+                value,
+                unit: "s",
+                peer: peer.map(|value| (String::new(), value)),
+                bar,
+            }
+            .json()
+        };
+        let told = row(3.0, Some(2.0), Some(Bar::Ratio(1.0)));
+        assert_eq!(told["bar"], json!(1.0));
+        assert_eq!(
+            (&told["bar_of"], &told["missed"]),
+            (&json!("ratio"), &json!(true))
+        );
+        let told = row(3.0, None, Some(Bar::Value(4.0)));
+        assert_eq!(
+            (&told["bar_of"], &told["missed"]),
+            (&json!("value"), &json!(false))
+        );
+        // Without the peer nobody knows.
+        assert_eq!(
+            row(3.0, None, Some(Bar::Ratio(1.0)))["missed"],
+            json!(false)
+        );
+        assert_eq!(row(3.0, None, None)["bar"], json!(null));
     }
 }

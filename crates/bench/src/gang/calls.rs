@@ -41,7 +41,7 @@ Define spin(IN int ms, OUT int done[1]) ProcessorElements 1 {
 
 pub(super) fn rows(seconds: f64, peers: bool) -> Result<Vec<Row>, Failure> {
     let daemon = BenchDaemon::start(SLICE, "two")?;
-    let folder = tempfile::tempdir()?;
+    let folder = crate::signals::folder()?;
     let path = |name: &str| folder.path().join(name);
     std::fs::write(path("bench.idl"), INTERFACE)?;
     let config = format!(

@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use farcall_channel::raw::{CONTROL_BYTES, Consumer, Mapping, Producer, Record, sealed_memory};
 use farcall_channel::{Channel, SavedContext, Segment, Shape};
 use std::os::fd::AsFd;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -70,28 +71,39 @@ pub(super) fn shape(size: u16, locals: std::ops::Range<u16>) -> Shape {
 
 /// Two channels in two threads, each on its own core.
 fn pair(
-    one: impl FnOnce(Channel) + Send,
-    other: impl FnOnce(Channel) + Send,
+    one: impl FnOnce(Channel) -> bool + Send,
+    other: impl FnOnce(Channel) -> bool + Send,
 ) -> Result<f64, Failure> {
     let segment = segment(2, 0..2)?;
     let open = |rank| Channel::attach(segment.clone(), None, rank).map_err(Failure::failed);
     let (first, second) = (open(0)?, open(1)?);
     let start = Instant::now();
-    both(|| one(first), || other(second));
-    Ok(start.elapsed().as_secs_f64())
+    let worked = both(|| one(first), || other(second));
+    let seconds = start.elapsed().as_secs_f64();
+    match worked {
+        [true, true] => Ok(seconds),
+        // Without this, a channel that fails at once would be the fastest.
+        _ => Err(Failure::failed("a channel lost a message")),
+    }
 }
 
-fn both(one: impl FnOnce() + Send, other: impl FnOnce() + Send) {
+fn both<T: Send>(one: impl FnOnce() -> T + Send, other: impl FnOnce() -> T + Send) -> [T; 2] {
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            pin(0);
-            one();
-        });
-        scope.spawn(|| {
+        let other = scope.spawn(|| {
             pin(1);
-            other();
+            other()
         });
-    });
+        let one = scope.spawn(|| {
+            pin(0);
+            one()
+        });
+        [one, other].map(|end| end.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    })
+}
+
+/// Does something so many times. Returns whether it always worked; the other end waits for all.
+fn all(count: usize, mut once: impl FnMut(usize) -> bool) -> bool {
+    (0..count).fold(true, |worked, number| worked & once(number))
 }
 
 fn pin(processor: usize) {
@@ -107,18 +119,17 @@ fn pin(processor: usize) {
 pub(super) fn channel_latency(count: usize) -> Result<f64, Failure> {
     let seconds = pair(
         |mut channel| {
-            let mut word = [0; 8];
-            for _ in 0..count {
-                let _ = channel.send(1, &word);
-                let _ = channel.receive(Some(1), &mut word);
-            }
+            all(count, |number| {
+                let (sent, mut word) = (number.to_ne_bytes(), [0; 8]);
+                channel.send(1, &sent).is_ok() & channel.receive(Some(1), &mut word).is_ok()
+                    && word == sent
+            })
         },
         |mut channel| {
             let mut word = [0; 8];
-            for _ in 0..count {
-                let _ = channel.receive(Some(0), &mut word);
-                let _ = channel.send(0, &word);
-            }
+            all(count, |_| {
+                channel.receive(Some(0), &mut word).is_ok() & channel.send(0, &word).is_ok()
+            })
         },
     )?;
     Ok(seconds / count as f64 / 2.0 * 1e6)
@@ -129,15 +140,14 @@ pub(super) fn channel_bandwidth(bytes: usize, count: usize) -> Result<f64, Failu
     let seconds = pair(
         |mut channel| {
             let message = vec![1; bytes];
-            for _ in 0..count {
-                let _ = channel.send(1, &message);
-            }
+            all(count, |_| channel.send(1, &message).is_ok())
         },
         |mut channel| {
             let mut buffer = vec![0; bytes];
-            for _ in 0..count {
-                let _ = channel.receive(Some(0), &mut buffer);
-            }
+            all(count, |_| {
+                let received = channel.receive(Some(0), &mut buffer);
+                received.is_ok_and(|message| message.bytes == bytes)
+            })
         },
     )?;
     Ok((bytes * count) as f64 / seconds / 1e6)
@@ -273,4 +283,17 @@ fn table_three() -> Result<Vec<Row>, Failure> {
         rows.push(row.beside("PM 1998", restore * 1e3));
     }
     Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_is_lost_is_no_figure() {
+        assert!(pair(|_| false, |_| true).is_err());
+        assert!(pair(|_| true, |_| all(3, |number| number != 1)).is_err());
+        assert!(channel_latency(10).unwrap() > 0.0);
+        assert!(channel_bandwidth(64 << 10, 4).unwrap() > 0.0);
+    }
 }

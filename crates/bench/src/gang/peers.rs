@@ -74,9 +74,7 @@ pub(super) fn built_by(mut build: Command, source: &str) -> Result<tempfile::Tem
         ));
     }
     let failed = |error: std::io::Error| error.to_string();
-    let program = tempfile::NamedTempFile::new()
-        .map_err(failed)?
-        .into_temp_path();
+    let program = crate::signals::file().map_err(failed)?.into_temp_path();
     build.args(["-O2", "-o"]).arg(&program).arg(source);
     told(build)?;
     Ok(program)

@@ -3,7 +3,7 @@
 
 use crate::failure::Failure;
 use crate::progress;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The bar of a row.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +57,26 @@ impl Row {
         self.peer.map(|(_, value)| self.value / value)
     }
 
+    fn to_json(&self) -> Value {
+        let (bar, of) = match self.bar {
+            None => (None, None),
+            Some(Bar::Most(bar)) => (Some(bar), Some("value")),
+            Some(Bar::MostOfPeer(bar) | Bar::LeastOfPeer(bar)) => (Some(bar), Some("ratio")),
+        };
+        json!({
+            "name": self.name,
+            "value": self.value,
+            "unit": self.unit,
+            "peer": self.peer.map(|(name, _)| name),
+            "peer_value": self.peer.map(|(_, value)| value),
+            "ratio": self.ratio(),
+            "better": if self.is_higher_better { "higher" } else { "lower" },
+            "bar": bar,
+            "bar_of": of,
+            "missed": self.misses(),
+        })
+    }
+
     fn misses(&self) -> bool {
         let ratio = self.ratio().unwrap_or(f64::NAN);
         // A figure that is not a number misses every bar.
@@ -74,20 +94,7 @@ pub(super) fn report(rows: &[Row], as_json: bool, check: bool) -> Result<(), Fai
     progress::over();
     let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
     if as_json {
-        let rows: Vec<_> = rows
-            .iter()
-            .map(|row| {
-                json!({
-                    "name": row.name,
-                    "value": row.value,
-                    "unit": row.unit,
-                    "peer": row.peer.map(|(name, _)| name),
-                    "peer_value": row.peer.map(|(_, value)| value),
-                    "ratio": row.ratio(),
-                    "better": if row.is_higher_better { "higher" } else { "lower" },
-                })
-            })
-            .collect();
+        let rows: Vec<Value> = rows.iter().map(Row::to_json).collect();
         println!("{}", json!({ "schema": 1, "rows": rows }));
     } else {
         for row in rows {
@@ -122,5 +129,27 @@ pub(super) fn report(rows: &[Row], as_json: bool, check: bool) -> Result<(), Fai
             missed.join("; ")
         ))),
         false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_says_which_bar_was_missed() {
+        let row = |value| Row::new("", value, "s").beside("", 1.0);
+        let told = row(1.1).bar(Bar::MostOfPeer(1.05)).to_json();
+        assert_eq!(
+            (&told["bar"], &told["bar_of"]),
+            (&json!(1.05), &json!("ratio"))
+        );
+        assert_eq!(told["missed"], json!(true));
+        let told = row(1.1).bar(Bar::Most(2.0)).to_json();
+        assert_eq!(
+            (&told["bar_of"], &told["missed"]),
+            (&json!("value"), &json!(false))
+        );
+        assert_eq!(row(1.1).to_json()["bar"], json!(null));
     }
 }

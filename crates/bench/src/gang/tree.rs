@@ -44,7 +44,7 @@ fn measure(sites: &Sites, load: &Load) -> Result<Vec<Row>, Failure> {
     let farcall = program::farcall()?;
     let farcall = farcall.to_string_lossy();
     let control = format!("@farcall-bench-{}-{}", std::process::id(), now());
-    let trace = tempfile::NamedTempFile::new()?;
+    let trace = crate::signals::file()?;
     let mut daemons: Vec<Daemon> = Vec::new();
     for node in 0..usize::from(load.elements) {
         let mut command = sites.lab().command(Sites::host(node), &farcall);

@@ -35,7 +35,7 @@ impl Programs {
     /// Compiles the programs.
     pub(super) fn make() -> Result<Programs, Failure> {
         let farcall = crate::program::farcall()?;
-        let folder = tempfile::tempdir()?;
+        let folder = crate::signals::folder()?;
         let built = farcall.parent().unwrap_or(Path::new("."));
         let openblas = ["-l:libopenblas.so.0".to_owned()];
         let farcall_library = [
@@ -112,9 +112,11 @@ impl Ran {
         rows.collect()
     }
 
-    /// Bytes of all routines.
+    /// Bytes of all routines. A program whose calls all stayed has no such figure: few bytes are
+    /// better, and this would be the best.
     pub(super) fn bytes(&self) -> f64 {
-        self.counts().values().map(|counts| counts.bytes).sum()
+        let bytes: f64 = self.counts().values().map(|counts| counts.bytes).sum();
+        if bytes > 0.0 { bytes } else { f64::NAN }
     }
 }
 
@@ -153,14 +155,42 @@ pub(super) fn run(mut command: Command) -> Result<Ran, Failure> {
     // Threads of OpenBLAS wait for each other in loops. If anything else runs on the machine, times
     // then differ by far more than the bars.
     command.env("OPENBLAS_NUM_THREADS", "1");
+    let told = format!("{command:?}");
     let start = Instant::now();
-    let output = command.output()?;
+    let output = farcall_lab::output_of(command)?;
     let seconds = start.elapsed().as_secs_f64();
     match output.status.success() {
         true => Ok(Ran { seconds, output }),
         false => Err(Failure::failed(format!(
-            "{command:?} failed: {}",
+            "{told} failed: {}",
             String::from_utf8_lossy(&output.stderr).trim()
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
+
+    #[test]
+    fn calls_that_all_stay_have_no_bytes() {
+        let ran = |remote, bytes| Ran {
+            seconds: 1.0,
+            output: Output {
+                status: ExitStatus::from_raw(0),
+                stdout: Vec::new(),
+                stderr: format!(
+                    "farcall offload: process 1\n\
+                     function local remote refused failed here there bytes gain\n\
+                     dgemm 0 {remote} 0 0 0.1 0.0 {bytes} 0.0\n"
+                )
+                .into(),
+            },
+        };
+        assert_eq!(ran(2, 800).bytes(), 800.0);
+        assert_eq!(ran(2, 800).counts()["dgemm"].remote, 2.0);
+        assert!(ran(0, 0).bytes().is_nan());
     }
 }

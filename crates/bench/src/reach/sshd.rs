@@ -23,7 +23,7 @@ impl Sshd {
         if !Path::new(PROGRAM).exists() {
             return Ok(None);
         }
-        let folder = TempDir::new()?;
+        let folder = crate::signals::folder()?;
         let path = folder.path().display();
         for key in ["host", "user"] {
             let mut keygen = Command::new("ssh-keygen");
@@ -53,7 +53,8 @@ impl Sshd {
         let mut command = Command::new(PROGRAM);
         command.args(["-D", "-e", "-f"]);
         command.arg(folder.path().join("sshd_config"));
-        let mut process = command.stderr(Stdio::piped()).spawn()?;
+        command.stderr(Stdio::piped());
+        let mut process = farcall_child::spawn(command)?;
         let mut line = String::new();
         let mut said = BufReader::new(process.stderr.take().unwrap_or_else(|| {
             unreachable!("the standard error output is a pipe");

@@ -201,12 +201,12 @@ impl Program {
 
     /// The results: the arrays without those that only pass data between calls.
     fn results(&self, memory: Vec<Vec<u8>>) -> Result<Vec<Vec<u8>>, Failure> {
-        let is_result = |place: &usize| !self.between.contains(place);
-        let numbers = (0..memory.len()).filter(is_result);
-        let results = numbers.map(|place| memory[place].clone()).collect();
-        match results == self.memory {
+        let arrays = memory.into_iter().zip(&self.memory).enumerate();
+        let is_result = |(place, _): &(usize, (Vec<u8>, _))| !self.between.contains(place);
+        let arrays: Vec<_> = arrays.filter(is_result).map(|(_, array)| array).collect();
+        match arrays.iter().all(|(after, before)| after == *before) {
             true => Err(Failure::failed("the calls have computed nothing")),
-            false => Ok(results),
+            false => Ok(arrays.into_iter().map(|(after, _)| after).collect()),
         }
     }
 }
@@ -256,5 +256,26 @@ impl Random {
             (self.0 >> 33) as f64 / f64::from(1u32 << 31) - 0.5
         };
         (0..size * size).map(|_| next()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_compute_nothing_are_no_results() {
+        for program in [Program::blocked_lu(2, 8), Program::products(2, 8)] {
+            let mut memory = program.memory.clone();
+            assert!(program.results(memory.clone()).is_err());
+            // Neither are arrays that only pass data between calls.
+            if let Some(between) = program.between.first() {
+                memory[*between].fill(7);
+                assert!(program.results(memory.clone()).is_err());
+            }
+            memory.iter_mut().for_each(|array| array.fill(7));
+            let results = program.results(memory).unwrap();
+            assert_eq!(results.len(), program.memory.len() - program.between.len());
+        }
     }
 }

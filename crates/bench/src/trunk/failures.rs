@@ -180,6 +180,13 @@ fn recovery(flow: &Flow, shape: Shape) -> Result<Duration, LabError> {
     }
 }
 
+/// How often links failed; without links this is not known.
+fn failures_of(links: &Value) -> f64 {
+    let failures = |link: &Value| link["failures"].as_f64().unwrap_or(f64::NAN);
+    let links = links.as_array().filter(|links| !links.is_empty());
+    links.map_or(f64::NAN, |links| links.iter().map(failures).sum())
+}
+
 /// Time beside each kind of other work.
 const BESIDE: Duration = Duration::from_secs(300);
 
@@ -212,11 +219,24 @@ fn links_taken_out(
             &["trunk", "status", "--json"],
         )?;
         let status: Value = serde_json::from_str(&text).map_err(Failure::failed)?;
-        for link in status["peers"][0]["links"].as_array().into_iter().flatten() {
-            failures += link["failures"].as_f64().unwrap_or(f64::NAN);
-        }
+        failures += failures_of(&status["peers"][0]["links"]);
     }
     // The limit is half a failure, because a ratio needs a limit above 0.
     let (limit, bar) = at_most(0.5);
     Ok(row(name, "", vec![failures], limit, bar))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn links_that_nobody_knows_are_not_without_failures() {
+        let links = json!([{ "failures": 0 }, { "failures": 2 }]);
+        assert_eq!(failures_of(&links), 2.0);
+        for unknown in [json!(null), json!([]), json!([{}])] {
+            assert!(failures_of(&unknown).is_nan(), "{unknown}");
+        }
+    }
 }

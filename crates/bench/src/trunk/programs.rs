@@ -28,7 +28,7 @@ pub(super) fn measure(arguments: &Arguments, farcall: &Program) -> Result<Vec<Ro
         if !arguments.begins(what) {
             continue;
         }
-        let folder = tempfile::tempdir()?;
+        let folder = crate::signals::folder()?;
         if let Err(why) = prepare(what, folder.path()) {
             progress::left_out(format_args!("{what}: skipped: {why}"));
             continue;
@@ -139,7 +139,9 @@ const GANESHA: &str = "/usr/lib/x86_64-linux-gnu/ganesha";
 fn files(lab: &Lab, folder: &Path, server: Ipv4Addr) -> Result<f64, Failure> {
     let mut command = lab.command(0, "sh");
     // The shell says when the server listens, and becomes the server.
+    // A benchmark that is killed ends the shell by a signal.
     let script = "ganesha.nfsd -F -f \"$0/ganesha.conf\" -L \"$0/log\" -p \"$0/pid\" & \
+                  trap 'kill $!; exit 1' TERM; \
                   until grep -q 'SERVER INITIALIZED' \"$0/log\" 2>/dev/null; do sleep 0.1; done; \
                   echo listening on nfs; wait; rm -f \"$0/log\"";
     command.args(["-c", script]).arg(folder);

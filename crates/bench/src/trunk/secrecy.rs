@@ -24,7 +24,7 @@ pub(super) fn measure(arguments: &Arguments, farcall: &Program) -> Result<Vec<Ro
     if !arguments.begins("key") {
         return Ok(Vec::new());
     }
-    let mut key = tempfile::NamedTempFile::new()?;
+    let mut key = crate::signals::file()?;
     writeln!(key, "a key for this measurement only")?;
     let file = key.path().to_string_lossy().into_owned();
     let (mut plain, mut keyed) = (Vec::new(), Vec::new());

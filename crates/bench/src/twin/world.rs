@@ -118,11 +118,13 @@ impl Load {
         interface: &Path,
         records: Option<&Path>,
     ) -> Result<Twin, Failure> {
-        let mut folder = tempfile::Builder::new();
-        let folder = folder.prefix("twin-").disable_cleanup(records.is_some());
+        let mut kept = tempfile::Builder::new();
         let folder = match records {
-            Some(records) => folder.tempdir_in(records)?,
-            None => folder.tempdir()?,
+            Some(records) => kept
+                .prefix("twin-")
+                .disable_cleanup(true)
+                .tempdir_in(records)?,
+            None => crate::signals::folder()?,
         };
         let grid = Grid::start(setup, interface, folder.path())?;
         grid.learn()?;

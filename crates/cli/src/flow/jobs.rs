@@ -41,10 +41,15 @@ impl<'a> Spec<'a> {
     fn parse(text: &'a str) -> Result<Self, String> {
         let (mut ranks, mut pattern, mut size) = (None, None, None);
         let (mut start, mut placement) = (0.0, "regular");
+        let mut given = Vec::new();
         for part in text.split(',') {
             let (key, value) = part
                 .split_once('=')
                 .ok_or_else(|| format!("`{part}`: expected key=value"))?;
+            if given.contains(&key) {
+                return Err(format!("`{key}` is given twice"));
+            }
+            given.push(key);
             match key {
                 "ranks" => {
                     let number = value.parse().ok().filter(|&ranks: &u32| ranks > 0);

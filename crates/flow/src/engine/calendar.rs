@@ -48,6 +48,11 @@ impl Calendar {
         }
     }
 
+    /// Whether a place has a flow that has not ended.
+    pub(super) fn has_flow(&self, slot: u32) -> bool {
+        self.finish[slot as usize] < f64::INFINITY
+    }
+
     /// The earliest finish time, infinite without flows.
     pub(super) fn earliest(&mut self) -> f64 {
         if self.minima.is_empty() {

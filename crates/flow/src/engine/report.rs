@@ -60,6 +60,10 @@ impl fmt::Display for Deadlock {
                 "\n  not received: {count} from rank {source} to rank {destination}, tag {tag}"
             )?;
         }
+        let more = self.unreceived.len().saturating_sub(SHOWN);
+        if more > 0 {
+            write!(f, "\n  not received: those of {more} more ranks or tags")?;
+        }
         Ok(())
     }
 }

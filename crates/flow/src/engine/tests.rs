@@ -219,6 +219,23 @@ fn a_trace_that_deadlocks_names_ranks_messages_and_lines() {
 }
 
 #[test]
+fn a_deadlock_says_how_many_messages_it_does_not_show() {
+    let text = |messages| {
+        let unreceived = (0..messages).map(|tag| (0, 1, tag, 1)).collect();
+        let blocked = Vec::new();
+        let time = 1.0;
+        Deadlock {
+            time,
+            blocked,
+            unreceived,
+        }
+        .to_string()
+    };
+    assert!(text(12).ends_with("tag 9\n  not received: those of 2 more ranks or tags"));
+    assert!(text(10).ends_with("tag 9"));
+}
+
+#[test]
 fn collectives_take_their_closed_form_on_a_crossbar() {
     let time = |pattern| simulate("hypercrossbar:8", pattern, 64.0, "regular", checked()).makespan;
     close(time("allreduce:ring"), 14.0 * 8.0);

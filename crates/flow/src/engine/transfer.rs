@@ -62,7 +62,7 @@ impl Simulation<'_> {
             self.failures.pop_front();
         }
         for slot in self.rates.active() {
-            if self.leaving.contains(&slot) || !self.router.has_failed(self.rates.path(slot)) {
+            if !self.calendar.has_flow(slot) || !self.router.has_failed(self.rates.path(slot)) {
                 continue;
             }
             let mut flow = self.flows[slot as usize];

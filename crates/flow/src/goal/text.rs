@@ -356,6 +356,12 @@ mod tests {
                 3,
                 "cycle",
             ),
+            (
+                "num_ranks 1\nrank 0 {\nx: calc 1\ny: calc 1\nz: calc 1\nx requires y\n\
+                 y requires z\nz requires y\n}",
+                4,
+                "operation 1 waits for itself",
+            ),
             ("num_ranks 1\nrank 0 {\ncalc 1 tag 1\n}", 3, "options are"),
             ("num_ranks 1\nrank 0 {\ncalc 1 cpu\n}", 3, "no value"),
             ("num_ranks 1\nrank 0 {\ncalc 1 cpu 256\n}", 3, "0 to 255"),

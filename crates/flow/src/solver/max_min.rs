@@ -210,9 +210,11 @@ impl MaxMin {
     /// Starts a batch that removes `leaving` flows and then adds `arriving` flows.
     pub fn begin(&mut self, leaving: usize, arriving: usize) {
         let after = self.active - leaving + arriving;
+        // If all flows leave, nothing remains to be solved, and only the lists take time.
+        let flows = if after == 0 { leaving } else { after };
         self.bulk = 2 * arriving >= after
-            && 8 * after * self.paths.stride() >= self.links.len()
-            && 4 * after >= self.paths.slots();
+            && 8 * flows * self.paths.stride() >= self.links.len()
+            && 4 * flows >= self.paths.slots();
         if self.bulk {
             self.listed = false;
         } else if !self.listed {
