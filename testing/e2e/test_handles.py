@@ -290,7 +290,8 @@ def test_calls_wait_until_memory_has_room_for_their_arrays(start, tmp_path):
     settings, library = tmp_path / "settings.toml", tmp_path / "slow.py"
     settings.write_text("[limits]\nmemory = 8000000\n[data]\nmemory = 8000000\n")
     library.write_text(
-        "import time, farcall\n@farcall.library('total(IN int n, IN double x[n], OUT double y[1])')\n"
+        "import time, farcall\n"
+        "@farcall.library('total(IN int n, IN double x[n], OUT double y[1])')\n"
         "def total(x):\n    time.sleep(0.2)\n    return [x.sum()]\n"
     )
     server = start(library, options=["--config", str(settings), "--workers", "8"]).connect()
