@@ -255,7 +255,7 @@ impl Context {
     }
 
     /// Whether a call of a connection may ask its client for something.
-    fn may_call_back(&self, key: ConnectionKey) -> bool {
+    pub(crate) fn may_call_back(&self, key: ConnectionKey) -> bool {
         let mut calls = self.clients[key].calls.values();
         calls.any(|key| self.calls_back(&self.calls[*key]))
     }

@@ -281,8 +281,9 @@ impl Engine {
         let waits = cx.clients[key].proto.waits_for_grant(sent);
         let is_first = is_small || (cx.clients.is_receiving(key, &cx.calls) && !waits);
         let own = Starved::new(key, (sent, bytes), cx.now());
-        let is_behind = self.data.starves() || cx.clients.is_behind_starved(&own, &cx.memory);
-        if !is_first && is_behind {
+        // A running call may wait for this one, which is then refused if it cannot begin.
+        let is_behind = self.data.starves() && !cx.may_call_back(key);
+        if !is_first && (is_behind || cx.clients.is_behind_starved(&own, &cx.memory)) {
             return MemoryGrant::Later;
         }
         let user = cx.clients[key].user.clone();
