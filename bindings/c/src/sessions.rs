@@ -285,6 +285,14 @@ impl Sessions {
         owned.cloned().collect()
     }
 
+    /// The oldest of them.
+    fn first_open(&self, tag: Option<usize>) -> Option<Arc<Session>> {
+        let state = self.lock();
+        let mut sessions = state.open.values();
+        let first = sessions.find(|session| tag.is_none_or(|tag| tag == session.tag));
+        first.cloned()
+    }
+
     /// Moves a session that has ended to the past ones; `false` if another thread has done so.
     fn collect(&self, session: &Session, end: &End) -> bool {
         let mut state = self.lock();
@@ -355,6 +363,13 @@ impl Sessions {
                     return Ok(Any::Over(session.id, end));
                 }
             }
+            // Most calls end in the order in which they began.
+            if let Some(first) = self.first_open(tag)
+                && let Some(end) = first.probe()
+                && self.collect(&first, &end)
+            {
+                return Ok(Any::Over(first.id, end));
+            }
             let sessions = self.open(tag);
             if sessions.is_empty() {
                 return Ok(Any::NoneLeft);
@@ -421,7 +436,11 @@ impl Sessions {
         deadline: Option<Instant>,
         failed: &mut Vec<(u64, Problem)>,
     ) -> Result<bool, Problem> {
-        while !sessions.is_empty() {
+        loop {
+            self.collect_first(&mut sessions, failed);
+            if sessions.is_empty() {
+                return Ok(true);
+            }
             let in_time = wait_for_one(&sessions, deadline)?;
             sessions.retain(|session| match session.settle() {
                 Some(end) => {
@@ -435,7 +454,20 @@ impl Sessions {
                 return Ok(sessions.is_empty());
             }
         }
-        Ok(true)
+    }
+
+    /// Collects the sessions at the front that have ended. Most calls end in the order in which
+    /// they began, and a look at one of them costs much less than a wait for thousands.
+    fn collect_first(&self, sessions: &mut Vec<Arc<Session>>, failed: &mut Vec<(u64, Problem)>) {
+        let mut count = 0;
+        while let Some(session) = sessions.get(count)
+            && let Some(end) = session.probe()
+        {
+            self.collect(session, &end);
+            failed.extend(end.err().map(|problem| (session.id, problem)));
+            count += 1;
+        }
+        sessions.drain(..count);
     }
 
     /// Cancels a session; one that has ended keeps its result.
