@@ -240,3 +240,35 @@ def test_a_wait_for_thousands_of_calls_costs_little_more_than_one_for_each(start
     assert ran.returncode == 0, ran.stderr
     each, *together = (float(spent) for spent in ran.stdout.split())
     assert max(together) < 12 * each, ran.stdout
+
+
+TURNS = """\
+Module turns;
+Define turn(IN int ms, tell(IN int ms)) { usleep(1000 * ms); tell(ms); }
+"""
+TELLS = """\
+#include <ninf.h>
+#include <stdio.h>
+
+static void tell(int ms) { printf("%d\\n", ms); }
+
+int main(void) {
+  Ninf_group_t *group = Ninf_group_init("turn");
+  int each[] = {0, 2000}, i;
+
+  for (i = 0; i < 2; i++)
+    if (Ninf_group_call_async(group, each[i], tell) == NINF_ERROR)
+      return 1;
+  return Ninf_group_wait_all(group) != NINF_OK;
+}
+"""
+
+
+def test_the_calls_of_a_group_go_on_together(start, tmp_path):
+    """A wait for one of them left the callbacks, arguments and results of the others behind."""
+    (tmp_path / "turns.idl").write_text(TURNS)
+    (tmp_path / "tells.c").write_text(TELLS)
+    server = start(tmp_path / "turns.idl", options=["--allow-code", "--workers", "2"])
+    program = compile_c(tmp_path / "tells.c", tmp_path / "tells")
+    ran = run(program, FARCALL_SERVER=server.address)
+    assert (ran.returncode, ran.stdout) == (0, "0\n2000\n"), ran.stderr
