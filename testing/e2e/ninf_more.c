@@ -160,6 +160,12 @@ static void test_full_streams(void) {
   CHECK(Ninf_wait_and(&other, 1) == NINF_OK && Ninf_wait_and(&session, 1) == NINF_ERROR);
 }
 
+static void test_transactions(void) {
+  CHECK(Ninf_transaction_begin() == NINF_OK && Ninf_call("crash", 11) == NINF_OK);
+  CHECK(Ninf_transaction_end() == NINF_ERROR && ninf_error_code == STUB_ERROR_SIGSEGV);
+  CHECK(Ninf_transaction_end() == NINF_ERROR && ninf_error_code == NINF_INTERNAL_ERROR);
+}
+
 static void test_texts(void) {
   char *made = NULL, *own;
 
@@ -182,6 +188,7 @@ int main(int argc, char **argv) {
   test_groups();
   test_streams();
   test_full_streams();
+  test_transactions();
   test_texts();
   return failures != 0;
 }

@@ -61,7 +61,7 @@ struct Undelivered {
 }
 
 /// Runs a function of Ninf. A failure is the last error, and sets `ninf_error_code`.
-fn guard<T>(failed: T, body: impl FnOnce() -> Result<T, Problem>) -> T {
+pub(crate) fn guard<T>(failed: T, body: impl FnOnce() -> Result<T, Problem>) -> T {
     IS_CALLING.set(true);
     let result = error::guard(None, || body().map(Some));
     IS_CALLING.set(false);
