@@ -93,14 +93,21 @@ fn code_of_end(end: &End) -> Code {
     }
 }
 
+unsafe extern "C" {
+    /// Keeps the error for `grpc_last_error_get_np` (`ninfg.c`).
+    safe fn farcall_internal_grpc_failed(code: Code);
+}
+
 /// Runs the body of a function of GridRPC.
 fn run(body: impl FnOnce() -> Result<Code, Fault>) -> Code {
-    guard(OTHER_ERROR, || {
-        Ok(body().unwrap_or_else(|Fault(code, problem)| {
-            fail(problem);
-            code
-        }))
-    })
+    guard(OTHER_ERROR, || Ok(body().unwrap_or_else(failed)))
+}
+
+/// Records a failure as the last one of this thread.
+fn failed(Fault(code, problem): Fault) -> Code {
+    fail(problem);
+    farcall_internal_grpc_failed(code);
+    code
 }
 
 fn grid() -> Result<Arc<Grid>, Fault> {

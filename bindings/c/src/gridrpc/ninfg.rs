@@ -127,6 +127,28 @@ pub unsafe extern "C" fn farcall_internal_grpc_object(
     })
 }
 
+/// For `ninfg.c`: whether the handle has an object.
+///
+/// # Safety
+/// `handle` points to a handle, or is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_internal_grpc_has_object(handle: *const Handle) -> Code {
+    // SAFETY: the caller's promise.
+    run(|| unsafe { object(handle) }.map(|_| NO_ERROR))
+}
+
+/// The object of a handle.
+///
+/// # Safety
+/// As for `farcall_internal_grpc_has_object`.
+unsafe fn object(handle: *const Handle) -> Result<Arc<Object>, Fault> {
+    let grid = grid()?;
+    // SAFETY: the caller's promise.
+    let handle = unsafe { handle.as_ref() }.ok_or_else(invalid)?;
+    let objects = grid.objects.lock().unwrap_or_else(PoisonError::into_inner);
+    objects.get(&handle.number()).cloned().ok_or_else(invalid)
+}
+
 /// Drops the object at its server.
 ///
 /// # Safety
@@ -160,13 +182,7 @@ pub unsafe extern "C" fn farcall_internal_grpc_method(
 ) -> Code {
     // SAFETY: the caller's promise.
     run(|| unsafe {
-        let grid = grid()?;
-        let handle = handle.as_ref().ok_or_else(invalid)?;
-        let object = {
-            let objects = grid.objects.lock().unwrap_or_else(PoisonError::into_inner);
-            objects.get(&handle.number()).cloned().ok_or_else(invalid)?
-        };
-        let method = object.method(text(name, "method_name")?)?;
+        let method = object(handle)?.method(text(name, "method_name")?)?;
         *function = Arc::into_raw(method);
         Ok(NO_ERROR)
     })
