@@ -136,6 +136,8 @@ struct Closure {
   }
 
   template <class R, class... Args> static Closure of(R (*function)(Args...)) {
+    if (function == nullptr)
+      throw Error(FARCALL_ARGUMENT, "expected a function, given NULL");
     return {[](void *user, void *const *arguments) {
               return problem_of([&] {
                 auto *address = reinterpret_cast<R (*)(Args...)>(user);

@@ -83,15 +83,21 @@ impl Value {
         })
     }
 
+    fn has_kind_of_function(&self) -> bool {
+        [Kind::FarcallFunction as i32, FARCALL_CLOSURE].contains(&self.kind)
+    }
+
     /// Whether it can be a callback.
     fn is_function(&self) -> bool {
-        let kinds = [Kind::FarcallFunction as i32, FARCALL_CLOSURE];
-        let right = !self.is_checked() || kinds.contains(&self.kind);
+        let right = !self.is_checked() || self.has_kind_of_function();
         right && !self.data.is_null()
     }
 
     /// A description for error messages.
     pub(crate) fn what(&self) -> String {
+        if self.has_kind_of_function() && self.data.is_null() {
+            return "NULL".to_owned();
+        }
         let Some((name, size)) = described(self.kind) else {
             return match self.kind {
                 FARCALL_REFUSED => "a type that no argument has".to_owned(),
