@@ -14,8 +14,10 @@
 ! part of a text. An array that is not contiguous, such as a row, is copied there and back; gfortran
 ! copies no components, such as points%x, and no substrings, and the call refuses them.
 !
-! The arrays of an asynchronous call must be contiguous and have the attribute ASYNCHRONOUS. Do not
-! use them until a wait has reported the end of the call, or farcall_cancel has returned.
+! The arrays of an asynchronous call must be contiguous variables with the attribute ASYNCHRONOUS.
+! Do not use them until a wait has reported the end of the call, or farcall_cancel has returned.
+! Pass no expression for an array, such as 2*a: its value is gone when the call has begun, and
+! nothing tells that to the library.
 module farcall
   use, intrinsic :: iso_c_binding
   use, intrinsic :: iso_fortran_env, only: error_unit
