@@ -191,6 +191,32 @@ def test_an_interrupt_ends_the_wait_and_the_call(start, command, tmp_path):
     assert ran.stdout == "went on\n", ran.stderr
 
 
+def test_texts_that_nobody_asks_for_are_freed(start, command, tmp_path):
+    idl = tmp_path / "texts.idl"
+    idl.write_text(TEXTS)
+    text = """
+    function told = data ()
+      told = regexp (fileread ("/proc/self/status"), 'VmData:\\s+(\\d+)', "tokens");
+      told = str2double (told{1}{1});
+    endfunction
+    function make (server, times)
+      for k = 1:times
+        call = farcall_start (server.made, 16, 1000);
+        while (! farcall_done (call))
+          pause (0.001);
+        endwhile
+        clear call
+      endfor
+    endfunction
+    make (server, 2);
+    was = data ();
+    make (server, 100);
+    assert (data () - was < 16e3, sprintf ("%d KB more", data () - was));
+    """
+    ran = evaluate(command, text, start(idl, options=["--allow-code"]))
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_texts_that_are_not_those_of_the_call_are_an_error(start, command):
     server = start(LIBRARIES.parent / "testing" / "conformance" / "languages.idl")
     text = """
