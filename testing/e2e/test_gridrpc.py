@@ -89,6 +89,32 @@ def test_more_names_of_ninf(tmp_path, checked):
         server.stop()
 
 
+FORMS = """\
+#include <ninf_stub.h>
+
+int main(void) {
+  int (*any)(void) = Ninf_wait_any, ids[2] = {1, 2}, id = 1, sum;
+  sum = any() + Ninf_wait_any() + Ninf_wait_or(ids, 2);
+  sum += Ninf_wait_any(&id) + id;
+  id = 1;
+  return sum + Ninf_wait_or(ids, 2, &id) + id;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "compiler",
+    [["cc", "-std=c99"], ["cc", "-std=gnu11"], ["c++", "-x", "c++", "-std=c++11"]],
+    ids=["c99", "gnu11", "c++11"],
+)
+def test_both_forms_of_ninf_wait_compile_in_every_standard(tmp_path, compiler):
+    (tmp_path / "forms.c").write_text(FORMS)
+    words = [*compiler, "-pedantic"]
+    program = compile_c(tmp_path / "forms.c", tmp_path / "forms", compiler=words)
+    ran = run(program)
+    assert ran.returncode == 0, ran.stderr
+
+
 CUT = """\
 Module cut;
 Define increase(IN int n, INOUT double x[n]) { int i; for (i = 0; i < n; i++) x[i] += 1; }
