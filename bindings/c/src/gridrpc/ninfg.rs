@@ -11,7 +11,7 @@ use crate::error::{Problem, fail, guard};
 use crate::function::{Function, Times, kind};
 use crate::object::Object;
 use crate::{Kind, text};
-use farcall_idl::Type;
+use farcall_idl::{Param, Type};
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -78,6 +78,23 @@ pub unsafe extern "C" fn farcall_internal_is_character(
     let function = unsafe { function.as_ref() };
     let param = function.and_then(|function| function.param(index));
     c_int::from(param.is_some_and(|param| param.ty == Type::Char))
+}
+
+/// For `grpc_fortran.c`: 1 if Fortran passes a length with the placeholder at a position of the
+/// interface, else 0.
+///
+/// # Safety
+/// `function` is one of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_internal_placeholder_has_length(
+    function: *const Function,
+    position: usize,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let function = unsafe { function.as_ref() };
+    let param = function.and_then(|function| function.interface().params.get(position));
+    let has_length = |param: &Param| param.ty == Type::Char || kind(param.ty) == Kind::FarcallText;
+    c_int::from(param.is_some_and(has_length))
 }
 
 /// For `grpc_fortran.c`: records why a call was not begun.
