@@ -100,3 +100,39 @@ def test_idl_check_takes_folders_and_macros(tmp_path):
     words += ["-I", "i", "-DT=int"]
     passed = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert passed.returncode == 0, passed.stdout
+
+
+CONFIGURED = """\
+#include <ninfg/grpc.h>
+#include <farcall.h>
+
+int main(int argc, char **argv) {
+  const grpc_error_t error = grpc_initialize(argv[argc - 1]);
+  printf("%d %s\\n", error, farcall_error_message());
+  return 0;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("<SERVER>\n  hostname a\n", "line 1: this section has no end `</SERVER>`"),
+        ("# two\n<SERVER>\n hostname a\n<SERVER>\n hostname b\n</SERVER>\n", "line 2: this sec"),
+        (
+            "<CLIENT>\n</CLIENT>\n<SERVER>\n  port 1\n</SERVER>\n",
+            "line 3: this `<SERVER>` has no host",
+        ),
+        ("<server> # ours\n\thostname\ta\t# here\n</server>\t# end\n", None),
+    ],
+)
+def test_a_server_of_a_configuration_is_not_left_out(tmp_path, text, said):
+    """The program would have used the server of this machine."""
+    (tmp_path / "configured.c").write_text(CONFIGURED)
+    (tmp_path / "client.conf").write_text(text)
+    program = compile_c(tmp_path / "configured.c", tmp_path / "configured")
+    ran = run(program, tmp_path / "client.conf")
+    configfile_error = 3
+    code, _, message = ran.stdout.partition(" ")
+    assert int(code) == (configfile_error if said else 0), ran.stdout
+    assert (said or "") in message, ran.stdout
