@@ -79,3 +79,47 @@ def test_what_a_call_cannot_take_does_not_compile(tmp_path, standard, argument, 
     words = ["c++", f"-std={standard}", "-fsyntax-only", f"-I{INCLUDE}", source]
     ran = run(*words)
     assert (ran.returncode, said in ran.stderr) == (1, True), ran.stderr
+
+
+GIVEN_UP = """\
+#include "farcall.hpp"
+#include <cstdio>
+#include <fstream>
+
+static long resident_pages() {
+  std::ifstream file("/proc/self/statm");
+  long size = 0, resident = 0;
+  file >> size >> resident;
+  return resident;
+}
+
+int main(int, char **argv) {
+  const farcall::Server server(argv[1]);
+  const farcall::Function dot = server.function("dot"), greet = server.function("greet");
+  const std::vector<double> x(1 << 20);
+  const std::string text(1 << 18, 'x');
+  std::array<char, 8> room{};
+  double result = 0;
+  std::int32_t length = 0;
+  long begun = 0;
+  for (int round = 0; round < 60; round++) {
+    if (round == 2)
+      begun = resident_pages();
+    const auto given_up = dot.async(1 << 20, x, x, farcall::out(result));
+    const auto ended = greet.async(text, text, 8, room, farcall::out(length));
+    while (!ended.done())
+      continue;
+  }
+  std::printf("%ld\\n", resident_pages() - begun);
+}
+"""
+
+
+def test_a_call_that_was_given_up_leaves_no_arrays_behind(start, tmp_path):
+    """Nor does one that has ended, and that no wait has reported."""
+    source = tmp_path / "given_up.cpp"
+    source.write_text(GIVEN_UP)
+    program = compile_c(source, tmp_path / "given_up", compiler=COMPILER)
+    ran = run(program, start(LANGUAGES).address)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert int(ran.stdout) < 5000, f"{ran.stdout} pages more"

@@ -28,7 +28,8 @@ pub(crate) struct Session {
     /// The handle of its function.
     handle: usize,
     function: Arc<Function>,
-    pending: Pending,
+    /// The call, until its end is known: it holds copies of arguments.
+    pending: Mutex<Option<Arc<Pending>>>,
     /// The texts of the call. They come after the call, which uses their memory.
     texts: Mutex<Texts>,
     end: Mutex<Option<End>>,
@@ -76,11 +77,20 @@ impl Session {
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn pending(&self) -> MutexGuard<'_, Option<Arc<Pending>>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The call; `None` if its end is known.
+    fn under_way(&self) -> Option<Arc<Pending>> {
+        self.pending().clone()
+    }
+
     /// The result of the call, if it has ended.
     pub(crate) fn settle(&self) -> Option<End> {
         let mut end = self.lock();
         if end.is_none() {
-            let outcome = self.pending.take()?;
+            let outcome = self.under_way()?.take()?;
             *end = Some(match outcome {
                 Ok(outcome) => {
                     let texts = self.texts.lock();
@@ -90,6 +100,7 @@ impl Session {
                 }
                 Err(error) => Err(self.describe(Problem::from(error))),
             });
+            self.pending().take();
         }
         end.clone()
     }
@@ -102,7 +113,7 @@ impl Session {
     /// Moves what can move without waiting, and returns the result of the call, if it has ended.
     pub(crate) fn probe(&self) -> Option<End> {
         self.settle().or_else(|| {
-            self.pending.is_done();
+            self.under_way()?.is_done();
             self.settle()
         })
     }
@@ -118,20 +129,20 @@ impl Session {
             return;
         }
         let mut end = self.lock();
-        if end.is_none() {
+        if end.is_none()
+            && let Some(pending) = self.under_way()
+        {
             *end = Some(Err(self.describe(why())));
-            self.pending.cancel();
+            pending.cancel();
+            self.pending().take();
             *self.texts.lock().unwrap_or_else(PoisonError::into_inner) = Texts::default();
         }
     }
 
     /// Cancels the call if its time limit has passed.
     fn expire(&self) {
-        if self
-            .pending
-            .deadline()
-            .is_some_and(|end| end <= Instant::now())
-        {
+        let deadline = self.under_way().and_then(|pending| pending.deadline());
+        if deadline.is_some_and(|end| end <= Instant::now()) {
             let text = "no answer within the time-out of its server; the call was given up";
             self.give_up(|| Problem::new(Status::FarcallTimeout, text.to_owned()));
         }
@@ -141,7 +152,9 @@ impl Session {
 /// Waits until one of the sessions has ended; `false` if the time ends first. A callback cannot
 /// wait for its own call, which waits for the callback.
 fn wait_for_one(sessions: &[Arc<Session>], deadline: Option<Instant>) -> Result<bool, Problem> {
-    let others = sessions.iter().any(|one| !one.pending.calls_back_here());
+    let calls_back_here = |pending: Arc<Pending>| pending.calls_back_here();
+    let is_own = |session: &Arc<Session>| session.under_way().is_some_and(calls_back_here);
+    let others = sessions.iter().any(|session| !is_own(session));
     loop {
         if sessions.iter().any(|session| session.is_over()) {
             return Ok(true);
@@ -150,11 +163,14 @@ fn wait_for_one(sessions: &[Arc<Session>], deadline: Option<Instant>) -> Result<
             let text = "a callback waits for its own call, which waits for the callback: return";
             return Err(Problem::argument(text.to_owned()));
         }
-        let own = sessions
-            .iter()
-            .filter_map(|session| session.pending.deadline());
+        let pending = sessions.iter().map(|session| session.under_way());
+        let Some(pending) = pending.collect::<Option<Vec<Arc<Pending>>>>() else {
+            // Another thread has just seen the end of one.
+            continue;
+        };
+        let own = pending.iter().filter_map(|pending| pending.deadline());
         let until = own.chain(deadline).min();
-        let pending: Vec<&Pending> = sessions.iter().map(|session| &session.pending).collect();
+        let pending: Vec<&Pending> = pending.iter().map(|pending| &**pending).collect();
         if !wait_any(&pending, until)? {
             sessions.iter().for_each(|session| session.expire());
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
@@ -223,7 +239,7 @@ impl Sessions {
             tag,
             handle,
             function,
-            pending,
+            pending: Mutex::new(Some(Arc::new(pending))),
             texts: Mutex::new(texts),
             end: Mutex::new(None),
             is_cancelled: AtomicBool::new(false),
@@ -262,7 +278,10 @@ impl Sessions {
     /// How a call fares, as its server tells it.
     pub(crate) fn status(&self, id: u64) -> Result<CallStatus, Problem> {
         match self.find(id) {
-            Some(Found::Open(session)) => Ok(session.pending.status()?),
+            Some(Found::Open(session)) => match session.under_way() {
+                Some(pending) => Ok(pending.status()?),
+                None => Ok(CallStatus::over()),
+            },
             Some(Found::Past(_)) => Ok(CallStatus::over()),
             None => Err(Problem::unknown_session(id)),
         }
