@@ -179,6 +179,14 @@ static void test_texts(void) {
   free(own);
 }
 
+/* No wait follows, and the files of the streams go all the same. */
+static void test_cancelled_streams(void) {
+  FILE *in = tmpfile(), *out = tmpfile();
+
+  CHECK(Ninf_cancel(start_upper(in, out)) == NINF_OK);
+  CHECK(start_upper(in, out) > 0 && Ninf_cancel_all() == NINF_OK);
+}
+
 int main(int argc, char **argv) {
   CHECK(Ninf_parse_arg(argc, argv) == 1);
   Ninf_set_server(NULL, NULL);
@@ -190,5 +198,6 @@ int main(int argc, char **argv) {
   test_full_streams();
   test_transactions();
   test_texts();
+  test_cancelled_streams();
   return failures != 0;
 }

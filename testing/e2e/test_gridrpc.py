@@ -83,8 +83,11 @@ def test_more_names_of_ninf(tmp_path, checked):
     (tmp_path / "map").write_text("# hosts and ports\n" + "".join(hosts))
     program = compile_c(E2E / "ninf_more.c", tmp_path / "ninf_more")
     options = ["-server", "127.0.0.1", "-port", ports[0], "-map", tmp_path / "map"]
-    ran = run(*checked, program, *options)
+    files = tmp_path / "files"
+    files.mkdir()
+    ran = run(*checked, program, *options, TMPDIR=str(files))
     assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert not list(files.iterdir())
     for server in servers:
         server.stop()
 

@@ -364,6 +364,7 @@ pub extern "C" fn Ninf_cancel(session: c_int) -> c_int {
         for id in known(&[session]) {
             SESSIONS.cancel(id)?;
         }
+        deliver();
         Ok(OK)
     })
 }
@@ -373,6 +374,7 @@ pub extern "C" fn Ninf_cancel(session: c_int) -> c_int {
 pub extern "C" fn Ninf_cancel_all() -> c_int {
     guard(ERROR, || {
         SESSIONS.cancel_all(None);
+        deliver();
         Ok(OK)
     })
 }
