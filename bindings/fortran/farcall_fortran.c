@@ -92,6 +92,9 @@ static farcall_value value_of(const CFI_cdesc_t *given, const farcall_function *
   if (given == NULL)
     return value;
   value.kind = kind_of(given->type) == FARCALL_ARRAY ? FARCALL_REFUSED : (int)kind_of(given->type);
+  /* The lengths of an array that is not allocated are those of garbage: it has no elements. */
+  if (given->base_addr == NULL)
+    return value;
   /* Texts without characters have no place in memory that could be wrong. */
   if (given->rank > 0 && given->elem_len > 0 && !CFI_is_contiguous(given))
     value.kind = FARCALL_SCATTERED;
