@@ -5,6 +5,7 @@ import re
 import shutil
 import socket
 import sys
+import threading
 
 import pytest
 from programs import INCLUDE, compile_c, run
@@ -301,3 +302,44 @@ def test_the_calls_of_a_group_go_on_together(start, tmp_path):
     program = compile_c(tmp_path / "tells.c", tmp_path / "tells")
     ran = run(program, FARCALL_SERVER=server.address)
     assert (ran.returncode, ran.stdout) == (0, "0\n2000\n"), ran.stderr
+
+
+AWAY = """\
+#include <ninf.h>
+
+int main(int argc, char **argv) {
+  Ninf_group_t *group;
+  int slept[6], i;
+
+  Ninf_parse_arg(argc, argv);
+  group = Ninf_group_init("nap");
+  for (i = 0; i < 6; i++)
+    if (!group || Ninf_group_call_async(group, 0, &slept[i]) == NINF_ERROR)
+      return 1;
+  return Ninf_group_wait_all(group) != NINF_OK;
+}
+"""
+
+
+def test_a_host_that_is_away_is_not_asked_for_every_call(languages, tmp_path):
+    """Each attempt may take ten seconds."""
+    (tmp_path / "away.c").write_text(AWAY)
+    program = compile_c(tmp_path / "away.c", tmp_path / "away")
+    asked = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def refuse():
+            with contextlib.suppress(OSError):
+                while True:
+                    listener.accept()[0].close()
+                    asked.append(1)
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        ports = [listener.getsockname()[1], languages.address.rsplit(":", 1)[1]]
+        (tmp_path / "map").write_text("".join(f"127.0.0.1 {port}\n" for port in ports))
+        ran = run(program, "-map", tmp_path / "map")
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    # One attempt connects a few times; there were four attempts.
+    assert (ran.returncode, len(asked) < 10) == (0, True), (len(asked), ran.stderr)
