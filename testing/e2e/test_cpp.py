@@ -10,6 +10,7 @@ COMPILER = ["c++", "-std=c++20", *WARNINGS]
 PROGRAM = """\
 #include "farcall.hpp"
 #include <cstdio>
+#include <cstdlib>
 
 int main(int, char **argv) {
   const farcall::Options options;
@@ -39,6 +40,7 @@ int main(int, char **argv) {
   refused([&] { join(2, words, "-", text, farcall::out(length)); });
   refused([&] { server.function(std::string("join\\0.", 6)); });
   refused([&] { farcall::Server other(std::string("farcall://127.0.0.1:1\\0.", 23)); });
+  refused([&] { farcall::Server other(std::getenv("FARCALL_IS_NOT_SET")); });
   refused([&] { server.object(std::string("Counter\\0.", 9)); });
 }
 """
@@ -55,7 +57,9 @@ def test_what_a_program_passes_is_whole_or_refused(start, tmp_path):
         "1000000001-1000000002-1000000003",
         "41",
         "expected a text, given NULL",
-        *[no_nul] * 3,
+        *[no_nul] * 2,
+        "expected an address, given NULL",
+        no_nul,
     ]
 
 

@@ -338,6 +338,12 @@ inline const char *c_text(const std::string &text) {
   return text.c_str();
 }
 
+inline const char *c_text(const char *text) {
+  if (text == nullptr)
+    throw Error(FARCALL_ARGUMENT, "expected an address, given NULL");
+  return text;
+}
+
 inline double seconds(std::chrono::duration<double> time) {
   return time.count() < 0 ? 0 : time.count();
 }
@@ -453,6 +459,8 @@ public:
   /* Connects to the server that the environment names, or else to this machine. */
   Server() : server_(connect(nullptr, Options{})) {}
   explicit Server(const std::string &address, const Options &options = {})
+      : server_(connect(detail::c_text(address), options)) {}
+  explicit Server(const char *address, const Options &options = {})
       : server_(connect(detail::c_text(address), options)) {}
   Server(Server &&other) noexcept : server_(std::exchange(other.server_, nullptr)) {}
   Server &operator=(Server &&other) noexcept {
