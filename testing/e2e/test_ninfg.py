@@ -102,6 +102,37 @@ def test_idl_check_takes_folders_and_macros(tmp_path):
     assert passed.returncode == 0, passed.stdout
 
 
+BOTH = """\
+#include <ninfg/grpc.h>
+#include <farcall.h>
+
+static void twice(double *x, double *y) {
+  for (int i = 0; i < 4; i++)
+    y[i] = 2 * x[i];
+}
+
+int main(int argc, char **argv) {
+  double a[4] = {1, 2, 3, 4}, b[4] = {0};
+  farcall_server *server = farcall_connect(argv[argc - 1]);
+
+  if (grpc_initialize(NULL) != GRPC_NO_ERROR)
+    return 1;
+  if (farcall_call(server, "ninfg/doubled", 4, a, b, twice) != FARCALL_OK)
+    return 2;
+  farcall_disconnect(server);
+  return b[0] != 2 || b[3] != 8;
+}
+"""
+
+
+def test_a_program_may_use_farcall_h_too(server, tmp_path):
+    """Its calls pass nothing for WORK."""
+    (tmp_path / "both.c").write_text(BOTH)
+    program = compile_c(tmp_path / "both.c", tmp_path / "both")
+    ran = run(program, server.address)
+    assert ran.returncode == 0, ran.stderr
+
+
 CONFIGURED = """\
 #include <ninfg/grpc.h>
 #include <farcall.h>
