@@ -111,14 +111,23 @@ static void twice(double *x, double *y) {
     y[i] = 2 * x[i];
 }
 
+static void told(char **both) { puts(both[0]); }
+
 int main(int argc, char **argv) {
+  static char rooms[3][5000];
   double a[4] = {1, 2, 3, 4}, b[4] = {0};
+  const char *in[] = {"one", "two", "three"};
+  char *out[] = {rooms[0], rooms[1]}, *first[] = {rooms[2]};
   farcall_server *server = farcall_connect(argv[argc - 1]);
 
   if (grpc_initialize(NULL) != GRPC_NO_ERROR)
     return 1;
   if (farcall_call(server, "ninfg/doubled", 4, a, b, twice) != FARCALL_OK)
     return 2;
+  if (farcall_call(server, "ninfg/words", in, out, first, told) != FARCALL_OK)
+    return 3;
+  if (strcmp(rooms[0], "constant") != 0 || strcmp(rooms[1], "two") != 0 || out[0] != rooms[0])
+    return 4;
   farcall_disconnect(server);
   return b[0] != 2 || b[3] != 8;
 }
@@ -126,7 +135,7 @@ int main(int argc, char **argv) {
 
 
 def test_a_program_may_use_farcall_h_too(server, tmp_path):
-    """Its calls pass nothing for WORK."""
+    """Its calls pass nothing for WORK, and have memory for texts that come back."""
     (tmp_path / "both.c").write_text(BOTH)
     program = compile_c(tmp_path / "both.c", tmp_path / "both")
     ran = run(program, server.address)

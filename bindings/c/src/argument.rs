@@ -481,7 +481,7 @@ unsafe fn texts_of(value: &Value, count: usize) -> Result<Scalar, String> {
         let text = |index: usize| {
             // SAFETY: the caller's promise.
             let text = unsafe { pointers.add(index).read_unaligned() };
-            if text.is_null() && ninfg::is_on() {
+            if text.is_null() && ninfg::is_calling() {
                 return Ok(Scalar::NULL_TEXT.to_owned());
             }
             if text.is_null() {
@@ -588,7 +588,7 @@ unsafe fn scalar(ty: Type, pointer: *const c_void) -> Result<Scalar, String> {
             }
             Type::String | Type::FixedString | Type::Filename | Type::FilePointer => {
                 let text = read_as::<*const std::ffi::c_char>(pointer);
-                if text.is_null() && ninfg::is_on() {
+                if text.is_null() && ninfg::is_calling() {
                     return Ok(Scalar::Text(Scalar::NULL_TEXT.to_owned()));
                 }
                 if text.is_null() {

@@ -218,7 +218,7 @@ pub unsafe extern "C" fn farcall_internal_grpc_call(
     run(|| unsafe {
         let function = Arc::from_raw(function);
         let given = call::unchecked(arguments, count)?;
-        call::call(&function, &given)?;
+        ninfg::calling(|| call::call(&function, &given))?;
         Ok(NO_ERROR)
     })
 }
@@ -242,7 +242,8 @@ pub unsafe extern "C" fn farcall_internal_grpc_start(
         let session = session.as_mut().ok_or(Problem::null("sessionID"))?;
         *session = VOID;
         let given = call::unchecked(arguments, count)?;
-        let id = call::start(&SESSIONS, function, &given, handle.addr())?;
+        let handle = handle.addr();
+        let id = ninfg::calling(|| call::start(&SESSIONS, function, &given, handle))?;
         *session = id as c_int;
         Ok(NO_ERROR)
     })

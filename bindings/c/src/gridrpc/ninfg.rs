@@ -12,6 +12,7 @@ use crate::function::{Function, Times, kind};
 use crate::object::Object;
 use crate::{Kind, text};
 use farcall_idl::{Param, Type};
+use std::cell::Cell;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -28,6 +29,24 @@ static LAST: AtomicU64 = AtomicU64::new(0x6772_7063_8000_0000);
 /// Whether the program uses the header for Ninf-G.
 pub(crate) fn is_on() -> bool {
     IS_ON.load(Ordering::Relaxed)
+}
+
+thread_local! {
+    static IS_CALLING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread makes a call of GridRPC in a program that uses the header for Ninf-G: other
+/// calls of the program take their texts as everywhere.
+pub(crate) fn is_calling() -> bool {
+    is_on() && IS_CALLING.get()
+}
+
+/// Makes or starts a call of GridRPC.
+pub(super) fn calling<T>(call: impl FnOnce() -> T) -> T {
+    IS_CALLING.set(true);
+    let made = call();
+    IS_CALLING.set(false);
+    made
 }
 
 /// For `ninfg.c`: the program uses the header for Ninf-G.
