@@ -176,7 +176,8 @@ module farcall
     end function
 
     ! Memory for arrays, for c_f_pointer. If the server is on this host, it is shared with the
-    ! server, and calls do not copy it.
+    ! server, and calls do not copy it. A call that was given up may write there until the server
+    ! has ended it: free the memory, and allocate other memory for the next call.
     type(c_ptr) function farcall_allocate(server, bytes) bind(c)
       import :: c_ptr, c_size_t, farcall_server
       type(farcall_server), value :: server

@@ -535,7 +535,8 @@ inline Object Server::object(const std::string &name) const {
 }
 
 /* An array of zeros. If the server is on this host, its memory is shared with the server, and calls
- * do not copy it. Otherwise it is ordinary memory. It may outlive the server. */
+ * do not copy it. Otherwise it is ordinary memory. It may outlive the server. A call that was given
+ * up may write to it until the server has ended the call: use another one for the next call. */
 template <detail::Element T> class Memory {
 public:
   using value_type = T;
