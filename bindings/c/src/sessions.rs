@@ -10,12 +10,15 @@ use farcall_client::{CallStatus, Pending, wait_any};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The most sessions that no wait has reported and that are not cancelled.
 const MOST_OPEN: usize = 1 << 16;
 /// The most sessions that are remembered after a wait has reported them.
 const MOST_PAST: usize = 1 << 16;
+/// Most calls end in the order in which they began. A wait for more sessions than these waits for
+/// these alone most of the time, since a look at thousands of others costs much more.
+const FIRST: usize = 64;
 
 /// The result of a call.
 pub(crate) type End = Result<Times, Problem>;
@@ -180,6 +183,15 @@ fn wait_for_one(sessions: &[Arc<Session>], deadline: Option<Instant>) -> Result<
     }
 }
 
+/// Waits for one of the first sessions for a while, in which a look at all `count` of them would
+/// take little time. Returns whether one of these has ended; the others then have their turn.
+fn wait_for_first(first: &[Arc<Session>], count: usize, deadline: Option<Instant>) -> bool {
+    let turn = Duration::from_micros(2 * count as u64).min(Duration::from_millis(50));
+    let until = deadline.into_iter().chain(Instant::now().checked_add(turn));
+    // An error comes again in the wait for all of them.
+    count > first.len() && wait_for_one(first, until.min()).is_ok_and(|ended| ended)
+}
+
 impl Sessions {
     pub(crate) const fn new(most: u64) -> Sessions {
         let state = State {
@@ -304,12 +316,12 @@ impl Sessions {
         owned.cloned().collect()
     }
 
-    /// The oldest of them.
-    fn first_open(&self, tag: Option<usize>) -> Option<Arc<Session>> {
+    /// The oldest of them, and how many sessions all owners have.
+    fn first_open(&self, tag: Option<usize>) -> (Vec<Arc<Session>>, usize) {
         let state = self.lock();
-        let mut sessions = state.open.values();
-        let first = sessions.find(|session| tag.is_none_or(|tag| tag == session.tag));
-        first.cloned()
+        let sessions = state.open.values();
+        let owned = sessions.filter(|session| tag.is_none_or(|tag| tag == session.tag));
+        (owned.take(FIRST).cloned().collect(), state.open.len())
     }
 
     /// Moves a session that has ended to the past ones; `false` if another thread has done so.
@@ -382,12 +394,20 @@ impl Sessions {
                     return Ok(Any::Over(session.id, end));
                 }
             }
-            // Most calls end in the order in which they began.
-            if let Some(first) = self.first_open(tag)
-                && let Some(end) = first.probe()
-                && self.collect(&first, &end)
-            {
-                return Ok(Any::Over(first.id, end));
+            let (first, count) = self.first_open(tag);
+            let ended = first.first().and_then(|first| first.probe());
+            let ended = ended.map(|_| &first[0]);
+            let mut ended = ended.or_else(|| first.iter().find(|session| session.is_over()));
+            if ended.is_none() && wait_for_first(&first, count, deadline) {
+                ended = first.iter().find(|session| session.is_over());
+            }
+            if let Some(session) = ended {
+                if let Some(end) = session.settle()
+                    && self.collect(session, &end)
+                {
+                    return Ok(Any::Over(session.id, end));
+                }
+                continue;
             }
             let sessions = self.open(tag);
             if sessions.is_empty() {
@@ -460,6 +480,10 @@ impl Sessions {
             if sessions.is_empty() {
                 return Ok(true);
             }
+            let count = sessions.len();
+            if wait_for_first(&sessions[..count.min(FIRST)], count, deadline) {
+                continue;
+            }
             let in_time = wait_for_one(&sessions, deadline)?;
             sessions.retain(|session| match session.settle() {
                 Some(end) => {
@@ -475,18 +499,27 @@ impl Sessions {
         }
     }
 
-    /// Collects the sessions at the front that have ended. Most calls end in the order in which
-    /// they began, and a look at one of them costs much less than a wait for thousands.
+    /// Collects the sessions at the front that have ended, and those among the first.
     fn collect_first(&self, sessions: &mut Vec<Arc<Session>>, failed: &mut Vec<(u64, Problem)>) {
+        let mut take = |session: &Session, end: End| {
+            self.collect(session, &end);
+            failed.extend(end.err().map(|problem| (session.id, problem)));
+        };
         let mut count = 0;
         while let Some(session) = sessions.get(count)
             && let Some(end) = session.probe()
         {
-            self.collect(session, &end);
-            failed.extend(end.err().map(|problem| (session.id, problem)));
+            take(session, end);
             count += 1;
         }
         sessions.drain(..count);
+        let mut kept = 0;
+        for _ in 0..sessions.len().min(FIRST) {
+            match sessions[kept].settle() {
+                Some(end) => take(&sessions.remove(kept), end),
+                None => kept += 1,
+            }
+        }
     }
 
     /// Cancels a session; one that has ended keeps its result.
