@@ -14,8 +14,10 @@
 ! part of a text. An array that is not contiguous, such as a row, is copied there and back; gfortran
 ! copies no components, such as points%x, and no substrings, and the call refuses them.
 !
-! The arrays of an asynchronous call must be contiguous and have the attribute ASYNCHRONOUS. Do not
-! use them until a wait has reported the end of the call, or farcall_cancel has returned.
+! The arrays of an asynchronous call must be contiguous variables with the attribute ASYNCHRONOUS.
+! Do not use them until a wait has reported the end of the call, or farcall_cancel has returned.
+! Pass no expression for an array, such as 2*a: its value is gone when the call has begun, and
+! nothing tells that to the library.
 module farcall
   use, intrinsic :: iso_c_binding
   use, intrinsic :: iso_fortran_env, only: error_unit
@@ -174,7 +176,8 @@ module farcall
     end function
 
     ! Memory for arrays, for c_f_pointer. If the server is on this host, it is shared with the
-    ! server, and calls do not copy it.
+    ! server, and calls do not copy it. A call that was given up may write there until the server
+    ! has ended it: free the memory, and allocate other memory for the next call.
     type(c_ptr) function farcall_allocate(server, bytes) bind(c)
       import :: c_ptr, c_size_t, farcall_server
       type(farcall_server), value :: server

@@ -5,7 +5,11 @@
 #include <ISO_Fortran_binding.h>
 #include <string.h>
 
-enum { MOST = 40 };
+enum {
+  MOST = 40,
+  /* No kind: that of an array that is not allocated. */
+  NOT_ALLOCATED = -3
+};
 
 static farcall_kind kind_of(CFI_type_t type) {
   switch (type) {
@@ -88,6 +92,9 @@ static farcall_value value_of(const CFI_cdesc_t *given, const farcall_function *
   if (given == NULL)
     return value;
   value.kind = kind_of(given->type) == FARCALL_ARRAY ? FARCALL_REFUSED : (int)kind_of(given->type);
+  /* The lengths of an array that is not allocated are those of garbage: it has no elements. */
+  if (given->base_addr == NULL)
+    return value;
   /* Texts without characters have no place in memory that could be wrong. */
   if (given->rank > 0 && given->elem_len > 0 && !CFI_is_contiguous(given))
     value.kind = FARCALL_SCATTERED;
@@ -160,7 +167,9 @@ held farcall_fortran_put(farcall_server *server, CFI_cdesc_t *array) {
   size_t shape[CFI_MAX_RANK];
   /* A stored array has numbers, and one character is one. */
   const int is_text = array->type == CFI_type_char && array->elem_len != 1;
-  const int kind = is_text ? FARCALL_TEXT : kind_of(array->type);
+  const int element = is_text ? (int)FARCALL_TEXT : (int)kind_of(array->type);
+  /* NULL would mean zeros of any shape. */
+  const int kind = array->base_addr == NULL ? NOT_ALLOCATED : element;
   CFI_rank_t rank;
   held result;
 

@@ -66,6 +66,14 @@ int main(int, char **argv) {
     if (error.status() != FARCALL_ARGUMENT)
       return 13;
   }
+  try {
+    void (*none)(double, double *) = nullptr;
+    evaluate(4, values, none);
+    return 14;
+  } catch (const farcall::Error &error) {
+    if (error.status() != FARCALL_ARGUMENT)
+      return 15;
+  }
   farcall::Server other(argv[1]), moved(std::move(other));
   farcall::Future kept = evaluate.async(4, values, counts);
   other.cancel_all();

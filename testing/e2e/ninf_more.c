@@ -160,6 +160,12 @@ static void test_full_streams(void) {
   CHECK(Ninf_wait_and(&other, 1) == NINF_OK && Ninf_wait_and(&session, 1) == NINF_ERROR);
 }
 
+static void test_transactions(void) {
+  CHECK(Ninf_transaction_begin() == NINF_OK && Ninf_call("crash", 11) == NINF_OK);
+  CHECK(Ninf_transaction_end() == NINF_ERROR && ninf_error_code == STUB_ERROR_SIGSEGV);
+  CHECK(Ninf_transaction_end() == NINF_ERROR && ninf_error_code == NINF_INTERNAL_ERROR);
+}
+
 static void test_texts(void) {
   char *made = NULL, *own;
 
@@ -173,6 +179,14 @@ static void test_texts(void) {
   free(own);
 }
 
+/* No wait follows, and the files of the streams go all the same. */
+static void test_cancelled_streams(void) {
+  FILE *in = tmpfile(), *out = tmpfile();
+
+  CHECK(Ninf_cancel(start_upper(in, out)) == NINF_OK);
+  CHECK(start_upper(in, out) > 0 && Ninf_cancel_all() == NINF_OK);
+}
+
 int main(int argc, char **argv) {
   CHECK(Ninf_parse_arg(argc, argv) == 1);
   Ninf_set_server(NULL, NULL);
@@ -182,6 +196,8 @@ int main(int argc, char **argv) {
   test_groups();
   test_streams();
   test_full_streams();
+  test_transactions();
   test_texts();
+  test_cancelled_streams();
   return failures != 0;
 }

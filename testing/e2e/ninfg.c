@@ -129,6 +129,9 @@ static void test_objects(void) {
   CHECK(grpc_handle_attr_destruct_np(&attr) == GRPC_NO_ERROR);
   CHECK(grpc_object_handle_default_np(&handles[0], "ninfg/none") == GRPC_CLASS_NOT_FOUND_NP);
   CHECK(grpc_last_error_get_np() == GRPC_CLASS_NOT_FOUND_NP);
+  memset(&handles[0], 7, sizeof handles[0]);
+  CHECK(grpc_object_handle_is_ready_np(&handles[0]) == GRPC_INVALID_OBJECT_HANDLE_NP);
+  CHECK(grpc_last_error_get_np() == GRPC_INVALID_OBJECT_HANDLE_NP);
 }
 
 static void test_cancel(void) {
@@ -143,6 +146,9 @@ static void test_cancel(void) {
   CHECK(grpc_cancel(id) == GRPC_NO_ERROR);
   CHECK(grpc_wait(id) == GRPC_SESSION_FAILED);
   CHECK(grpc_get_error(id) == GRPC_CANCELED_NP);
+  CHECK(grpc_last_error_get_np() == GRPC_SESSION_FAILED);
+  CHECK(grpc_wait(0) == GRPC_INVALID_SESSION_ID);
+  CHECK(grpc_last_error_get_np() == GRPC_INVALID_SESSION_ID);
   text = grpc_error_string(GRPC_CANCELED_NP);
   CHECK(strstr(text, "CANCELED") != NULL);
   grpc_function_handle_destruct(&handle);

@@ -45,6 +45,15 @@ C     No length comes with integers of 8 bits.
       CALL CHECK(47, GRPC_FUNCTION_HANDLE_DESTRUCT(HANDLE),
      &  GRPC_NO_ERROR)
 
+C     A length comes with characters in the place of WORK, too.
+      CALL CHECK(60, GRPC_FUNCTION_HANDLE_DEFAULT(HANDLE,
+     &  'fortran/scratch'), GRPC_NO_ERROR)
+      CALL CHECK(61, GRPC_CALL(HANDLE, 4, FILE, 'hello', 'abcd', 'hi',
+     &  I), GRPC_NO_ERROR)
+      CALL CHECK(62, I, 503)
+      CALL CHECK(63, GRPC_FUNCTION_HANDLE_DESTRUCT(HANDLE),
+     &  GRPC_NO_ERROR)
+
 C     Sessions.
       CALL CHECK(10, GRPC_FUNCTION_HANDLE_INIT(HANDLE, '127.0.0.1',
      &  'fortran/nap'), GRPC_NO_ERROR)

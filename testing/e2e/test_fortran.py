@@ -88,6 +88,7 @@ program texts
   character(24, c_char) :: wide(2) = ["one", "two"], was(2), one = "one"
   character(64, c_char) :: text
   character(0, c_char) :: hollow(3)
+  real(c_double), allocatable :: unmade(:)
   integer(c_int) :: length
   character(1024) :: address
 
@@ -109,6 +110,14 @@ program texts
   stored = farcall_put(server, six)
   if (c_associated(stored%handle)) error stop "stored"
   print "(a)", farcall_error_message()
+  allocate (unmade(3))
+  deallocate (unmade)
+  if (farcall_call(f("axpy"), 0, 2d0, unmade, unmade) /= FARCALL_OK) error stop "no elements"
+  if (farcall_call(f("axpy"), 1, 2d0, unmade, [1d0]) /= FARCALL_ARGUMENT) error stop "unmade"
+  print "(a)", farcall_error_message()
+  stored = farcall_put(server, unmade)
+  if (c_associated(stored%handle)) error stop "not allocated"
+  print "(a)", farcall_error_message()
 contains
   type(farcall_function) function f(name)
     character(*), intent(in) :: name
@@ -127,3 +136,5 @@ def test_an_array_of_texts_has_as_many_as_the_call_needs(start, tmp_path):
     assert "argument `words`" in ran.stdout and "6 texts" in ran.stdout, ran.stdout
     assert "not in one piece" not in ran.stdout, ran.stdout
     assert "not the kind of a number" in ran.stdout, ran.stdout
+    assert "argument `x`: expected an array of double, given NULL" in ran.stdout, ran.stdout
+    assert "the array is not allocated" in ran.stdout, ran.stdout

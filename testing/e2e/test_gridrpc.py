@@ -5,6 +5,7 @@ import re
 import shutil
 import socket
 import sys
+import threading
 
 import pytest
 from programs import INCLUDE, compile_c, run
@@ -83,10 +84,39 @@ def test_more_names_of_ninf(tmp_path, checked):
     (tmp_path / "map").write_text("# hosts and ports\n" + "".join(hosts))
     program = compile_c(E2E / "ninf_more.c", tmp_path / "ninf_more")
     options = ["-server", "127.0.0.1", "-port", ports[0], "-map", tmp_path / "map"]
-    ran = run(*checked, program, *options)
+    files = tmp_path / "files"
+    files.mkdir()
+    ran = run(*checked, program, *options, TMPDIR=str(files))
     assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert not list(files.iterdir())
     for server in servers:
         server.stop()
+
+
+FORMS = """\
+#include <ninf_stub.h>
+
+int main(void) {
+  int (*any)(void) = Ninf_wait_any, ids[2] = {1, 2}, id = 1, sum;
+  sum = any() + Ninf_wait_any() + Ninf_wait_or(ids, 2);
+  sum += Ninf_wait_any(&id) + id;
+  id = 1;
+  return sum + Ninf_wait_or(ids, 2, &id) + id;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "compiler",
+    [["cc", "-std=c99"], ["cc", "-std=gnu11"], ["c++", "-x", "c++", "-std=c++11"]],
+    ids=["c99", "gnu11", "c++11"],
+)
+def test_both_forms_of_ninf_wait_compile_in_every_standard(tmp_path, compiler):
+    (tmp_path / "forms.c").write_text(FORMS)
+    words = [*compiler, "-pedantic"]
+    program = compile_c(tmp_path / "forms.c", tmp_path / "forms", compiler=words)
+    ran = run(program)
+    assert ran.returncode == 0, ran.stderr
 
 
 CUT = """\
@@ -184,3 +214,132 @@ def test_more_sessions_than_are_remembered(languages, tmp_path):
     program = compile_c(E2E / "many.c", tmp_path / "many")
     ran = run(program, languages.address, timeout=110)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+WAITS = """\
+#include <farcall.h>
+#include <stdio.h>
+#include <time.h>
+
+enum { CALLS = 16000 };
+
+static int32_t slept[CALLS];
+
+static double processor(void) { return (double)clock() / CLOCKS_PER_SEC; }
+
+int main(int argc, char **argv) {
+  farcall_server *server = farcall_connect(argv[argc - 1]);
+  farcall_function *nap = farcall_function_of(server, "nap");
+  farcall_session sessions[CALLS], which;
+  double began, spent[4];
+  int kind, i;
+
+  for (kind = 0; kind < 4; kind++) {
+    for (i = 0; i < CALLS; i++)
+      if ((sessions[i] = farcall_invoke_async(nap, 0, &slept[i])) == 0)
+        return 1;
+    began = processor();
+    if (kind == 0)
+      for (i = 0; i < CALLS; i++)
+        farcall_wait(sessions[i], -1);
+    else if (kind == 1)
+      farcall_wait_and(sessions, CALLS, -1);
+    else if (kind == 2)
+      farcall_wait_all(server, -1);
+    else
+      for (which = 1; which != 0;)
+        if (farcall_wait_any(server, -1, &which) != FARCALL_OK)
+          return 2;
+    spent[kind] = processor() - began;
+    for (i = 0; i < CALLS; i++)
+      if (farcall_probe(sessions[i]) != FARCALL_OK)
+        return 3;
+  }
+  printf("%f %f %f %f\\n", spent[0], spent[1], spent[2], spent[3]);
+  farcall_disconnect(server);
+  return 0;
+}
+"""
+
+
+def test_a_wait_for_thousands_of_calls_costs_little_more_than_one_for_each(start, tmp_path):
+    """It looked at all of them whenever one had ended, which took 40 times as long."""
+    (tmp_path / "waits.c").write_text(WAITS)
+    program = compile_c(tmp_path / "waits.c", tmp_path / "waits")
+    ran = run(program, start(LANGUAGES).address, timeout=110)
+    assert ran.returncode == 0, ran.stderr
+    each, *together = (float(spent) for spent in ran.stdout.split())
+    assert max(together) < 12 * each, ran.stdout
+
+
+TURNS = """\
+Module turns;
+Define turn(IN int ms, tell(IN int ms)) { usleep(1000 * ms); tell(ms); }
+"""
+TELLS = """\
+#include <ninf.h>
+#include <stdio.h>
+
+static void tell(int ms) { printf("%d\\n", ms); }
+
+int main(void) {
+  Ninf_group_t *group = Ninf_group_init("turn");
+  int each[] = {0, 2000}, i;
+
+  for (i = 0; i < 2; i++)
+    if (Ninf_group_call_async(group, each[i], tell) == NINF_ERROR)
+      return 1;
+  return Ninf_group_wait_all(group) != NINF_OK;
+}
+"""
+
+
+def test_the_calls_of_a_group_go_on_together(start, tmp_path):
+    """A wait for one of them left the callbacks, arguments and results of the others behind."""
+    (tmp_path / "turns.idl").write_text(TURNS)
+    (tmp_path / "tells.c").write_text(TELLS)
+    server = start(tmp_path / "turns.idl", options=["--allow-code", "--workers", "2"])
+    program = compile_c(tmp_path / "tells.c", tmp_path / "tells")
+    ran = run(program, FARCALL_SERVER=server.address)
+    assert (ran.returncode, ran.stdout) == (0, "0\n2000\n"), ran.stderr
+
+
+AWAY = """\
+#include <ninf.h>
+
+int main(int argc, char **argv) {
+  Ninf_group_t *group;
+  int slept[6], i;
+
+  Ninf_parse_arg(argc, argv);
+  group = Ninf_group_init("nap");
+  for (i = 0; i < 6; i++)
+    if (!group || Ninf_group_call_async(group, 0, &slept[i]) == NINF_ERROR)
+      return 1;
+  return Ninf_group_wait_all(group) != NINF_OK;
+}
+"""
+
+
+def test_a_host_that_is_away_is_not_asked_for_every_call(languages, tmp_path):
+    """Each attempt may take ten seconds."""
+    (tmp_path / "away.c").write_text(AWAY)
+    program = compile_c(tmp_path / "away.c", tmp_path / "away")
+    asked = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def refuse():
+            with contextlib.suppress(OSError):
+                while True:
+                    listener.accept()[0].close()
+                    asked.append(1)
+
+        thread = threading.Thread(target=refuse)
+        thread.start()
+        ports = [listener.getsockname()[1], languages.address.rsplit(":", 1)[1]]
+        (tmp_path / "map").write_text("".join(f"127.0.0.1 {port}\n" for port in ports))
+        ran = run(program, "-map", tmp_path / "map")
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    # One attempt connects a few times; there were four attempts.
+    assert (ran.returncode, len(asked) < 10) == (0, True), (len(asked), ran.stderr)

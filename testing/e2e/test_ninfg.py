@@ -100,3 +100,79 @@ def test_idl_check_takes_folders_and_macros(tmp_path):
     words += ["-I", "i", "-DT=int"]
     passed = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert passed.returncode == 0, passed.stdout
+
+
+BOTH = """\
+#include <ninfg/grpc.h>
+#include <farcall.h>
+
+static void twice(double *x, double *y) {
+  for (int i = 0; i < 4; i++)
+    y[i] = 2 * x[i];
+}
+
+static void told(char **both) { puts(both[0]); }
+
+int main(int argc, char **argv) {
+  static char rooms[3][5000];
+  double a[4] = {1, 2, 3, 4}, b[4] = {0};
+  const char *in[] = {"one", "two", "three"};
+  char *out[] = {rooms[0], rooms[1]}, *first[] = {rooms[2]};
+  farcall_server *server = farcall_connect(argv[argc - 1]);
+
+  if (grpc_initialize(NULL) != GRPC_NO_ERROR)
+    return 1;
+  if (farcall_call(server, "ninfg/doubled", 4, a, b, twice) != FARCALL_OK)
+    return 2;
+  if (farcall_call(server, "ninfg/words", in, out, first, told) != FARCALL_OK)
+    return 3;
+  if (strcmp(rooms[0], "constant") != 0 || strcmp(rooms[1], "two") != 0 || out[0] != rooms[0])
+    return 4;
+  farcall_disconnect(server);
+  return b[0] != 2 || b[3] != 8;
+}
+"""
+
+
+def test_a_program_may_use_farcall_h_too(server, tmp_path):
+    """Its calls pass nothing for WORK, and have memory for texts that come back."""
+    (tmp_path / "both.c").write_text(BOTH)
+    program = compile_c(tmp_path / "both.c", tmp_path / "both")
+    ran = run(program, server.address)
+    assert ran.returncode == 0, ran.stderr
+
+
+CONFIGURED = """\
+#include <ninfg/grpc.h>
+#include <farcall.h>
+
+int main(int argc, char **argv) {
+  const grpc_error_t error = grpc_initialize(argv[argc - 1]);
+  printf("%d %s\\n", error, farcall_error_message());
+  return 0;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("<SERVER>\n  hostname a\n", "line 1: this section has no end `</SERVER>`"),
+        ("# two\n<SERVER>\n hostname a\n<SERVER>\n hostname b\n</SERVER>\n", "line 2: this sec"),
+        (
+            "<CLIENT>\n</CLIENT>\n<SERVER>\n  port 1\n</SERVER>\n",
+            "line 3: this `<SERVER>` has no host",
+        ),
+        ("<server> # ours\n\thostname\ta\t# here\n</server>\t# end\n", None),
+    ],
+)
+def test_a_server_of_a_configuration_is_not_left_out(tmp_path, text, said):
+    """The program would have used the server of this machine."""
+    (tmp_path / "configured.c").write_text(CONFIGURED)
+    (tmp_path / "client.conf").write_text(text)
+    program = compile_c(tmp_path / "configured.c", tmp_path / "configured")
+    ran = run(program, tmp_path / "client.conf")
+    configfile_error = 3
+    code, _, message = ran.stdout.partition(" ")
+    assert int(code) == (configfile_error if said else 0), ran.stdout
+    assert (said or "") in message, ran.stdout

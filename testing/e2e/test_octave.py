@@ -95,6 +95,39 @@ def test_parts_of_complex_numbers_fit_a_float_or_not(start, command, tmp_path):
     assert ran.returncode == 0, ran.stderr
 
 
+LONGS = """\
+Module longs;
+Define same(IN long a, IN unsigned long b, OUT long c[1], OUT unsigned long d[1])
+{
+    c[0] = a;
+    d[0] = b;
+}
+"""
+
+
+def test_integers_of_64_bits_keep_all_digits(start, command, tmp_path):
+    idl = tmp_path / "longs.idl"
+    idl.write_text(LONGS)
+    text = """
+    large = intmax ("int64") - 1;
+    got = server.same (uint64 (large), large);
+    assert (got.c == large && got.d == uint64 (large));
+    function refused (text, varargin)
+      try
+        varargin{1} (varargin{2:3});
+        error ("no error");
+      catch problem
+        assert (problem.identifier, "farcall:argument");
+        assert (! isempty (strfind (problem.message, text)), problem.message);
+      end_try_catch
+    endfunction
+    refused ("`a`: 18446744073709551615 is past 2^63 - 1", server.same, intmax ("uint64"), 1);
+    refused ("`b`: -5 is negative", server.same, 1, int64 (-5));
+    """
+    ran = evaluate(command, text, start(idl, options=["--allow-code"]))
+    assert ran.returncode == 0, ran.stderr
+
+
 TEXTS = """\
 Module texts;
 Globals {
@@ -189,6 +222,32 @@ def test_an_interrupt_ends_the_wait_and_the_call(start, command, tmp_path):
     """
     ran = evaluate(command, text, start(idl))
     assert ran.stdout == "went on\n", ran.stderr
+
+
+def test_texts_that_nobody_asks_for_are_freed(start, command, tmp_path):
+    idl = tmp_path / "texts.idl"
+    idl.write_text(TEXTS)
+    text = """
+    function told = data ()
+      told = regexp (fileread ("/proc/self/status"), 'VmData:\\s+(\\d+)', "tokens");
+      told = str2double (told{1}{1});
+    endfunction
+    function make (server, times)
+      for k = 1:times
+        call = farcall_start (server.made, 16, 1000);
+        while (! farcall_done (call))
+          pause (0.001);
+        endwhile
+        clear call
+      endfor
+    endfunction
+    make (server, 2);
+    was = data ();
+    make (server, 100);
+    assert (data () - was < 16e3, sprintf ("%d KB more", data () - was));
+    """
+    ran = evaluate(command, text, start(idl, options=["--allow-code"]))
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_texts_that_are_not_those_of_the_call_are_an_error(start, command):

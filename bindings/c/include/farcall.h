@@ -596,7 +596,8 @@ farcall_times farcall_session_times(farcall_session session);
 farcall_status farcall_session_status(farcall_session session, farcall_call_status *into);
 
 // Gives a call up. A call that has ended keeps its result. When this returns, nothing uses the
-// arrays of the call, and the client has told the server to end it.
+// arrays of the call, except those in memory of `farcall_allocate`, and the client has told the
+// server to end it.
 farcall_status farcall_cancel(farcall_session session);
 
 // Gives up all calls to a server; NULL means all servers.
@@ -611,6 +612,10 @@ farcall_status farcall_cancel_all(const farcall_server *server);
 // Memory of zeros for arrays, at a multiple of 64 bytes. If the server is on this host, the memory
 // is shared with it, and calls to the server do not copy arrays in it. Otherwise it is ordinary
 // memory. Returns NULL if there is not enough memory.
+//
+// The function works in this memory. If a call is given up (`farcall_cancel`, a time-out), it may
+// write there until the server has ended it: free the memory, and allocate other memory for the
+// next call.
 //
 // `server` is from `farcall_connect`.
 void *farcall_allocate(const farcall_server *server, size_t bytes);

@@ -21,6 +21,10 @@
 #ifndef FARCALL_HPP
 #define FARCALL_HPP
 
+#if defined(__cplusplus) && __cplusplus <= 201703L
+#error "farcall.hpp needs C++20: compile with -std=c++20"
+#endif
+
 #include "farcall.h"
 
 #include <array>
@@ -67,12 +71,17 @@ namespace detail {
 template <class T> struct is_complex : std::false_type {};
 template <class T> struct is_complex<std::complex<T>> : std::true_type {};
 
+/* An integer of at most 64 bits: extensions of C++ have larger ones. */
 template <class T>
-concept Element = std::integral<T> || std::same_as<T, float> || std::same_as<T, double> ||
+concept Integer = std::integral<T> && sizeof(T) <= sizeof(std::int64_t);
+
+template <class T>
+concept Element = Integer<T> || std::same_as<T, float> || std::same_as<T, double> ||
                   std::same_as<T, std::complex<float>> || std::same_as<T, std::complex<double>>;
 
 template <class T>
 concept Text = std::convertible_to<const T &, std::string_view> && !std::ranges::view<T> &&
+               !std::is_null_pointer_v<std::remove_cv_t<T>> &&
                !(std::is_array_v<T> && !std::is_const_v<std::remove_extent_t<T>>);
 
 template <class R>
@@ -127,10 +136,12 @@ struct Closure {
   }
 
   template <class R, class... Args> static Closure of(R (*function)(Args...)) {
+    if (function == nullptr)
+      throw Error(FARCALL_ARGUMENT, "expected a function, given NULL");
     return {[](void *user, void *const *arguments) {
               return problem_of([&] {
-                auto *function = reinterpret_cast<R (*)(Args...)>(user);
-                Unpack<R (*)(Args...)>::call(function, arguments);
+                auto *address = reinterpret_cast<R (*)(Args...)>(user);
+                Unpack<R (*)(Args...)>::call(address, arguments);
               });
             },
             reinterpret_cast<void *>(function)};
@@ -182,13 +193,12 @@ public:
   template <class T> explicit Argument(T &&given) {
     using Plain = std::remove_cvref_t<T>;
     if constexpr (std::same_as<Plain, std::string_view> || Text<std::remove_reference_t<T>>) {
-      if constexpr (std::is_pointer_v<Plain>)
-        if (given == nullptr)
-          throw Error(FARCALL_ARGUMENT, "expected a text, given NULL");
-      const std::string_view text(given);
+      const std::string_view text = text_of(given);
       set(text.data(), text.size(), FARCALL_TEXT, true);
     } else if constexpr (Texts<T>) {
-      for (const std::string_view text : given) {
+      /* The range may make each text only now, and then the item alone holds it. */
+      for (auto &&item : given) {
+        const std::string_view text = text_of(item);
         if (text.find('\0') != text.npos)
           throw Error(FARCALL_ARGUMENT, "expected strings without NUL, given a range with one");
         texts_.append(text).push_back('\0');
@@ -199,7 +209,7 @@ public:
         for (std::string &text : given)
           returned_.push_back(&text);
       }
-    } else if constexpr (std::integral<Plain>) {
+    } else if constexpr (Integer<Plain>) {
       if constexpr (std::is_unsigned_v<Plain> && sizeof(Plain) == sizeof(std::int64_t))
         if (given > static_cast<Plain>(std::numeric_limits<std::int64_t>::max()))
           throw Error(FARCALL_ARGUMENT, "an integer is past 2^63 - 1");
@@ -260,6 +270,13 @@ private:
     value_ = {bytes > 0 ? const_cast<void *>(data) : scalar_, bytes, kind, read_only};
   }
 
+  template <class T> static std::string_view text_of(const T &given) {
+    if constexpr (std::is_pointer_v<T>)
+      if (given == nullptr)
+        throw Error(FARCALL_ARGUMENT, "expected a text, given NULL");
+    return std::string_view(given);
+  }
+
   template <class T> void copy(const T &number) {
     static_assert(sizeof(T) <= sizeof scalar_);
     std::memcpy(scalar_, &number, sizeof number);
@@ -312,6 +329,19 @@ template <class... Args> farcall_session start(const farcall_function *function,
   if (session == 0)
     throw Error::last();
   return session;
+}
+
+/* A name or an address, which C would read up to the first NUL. */
+inline const char *c_text(const std::string &text) {
+  if (text.find('\0') != text.npos)
+    throw Error(FARCALL_ARGUMENT, "expected a name without NUL, given one with a NUL in it");
+  return text.c_str();
+}
+
+inline const char *c_text(const char *text) {
+  if (text == nullptr)
+    throw Error(FARCALL_ARGUMENT, "expected an address, given NULL");
+  return text;
 }
 
 inline double seconds(std::chrono::duration<double> time) {
@@ -427,9 +457,11 @@ struct Options {
 class Server {
 public:
   /* Connects to the server that the environment names, or else to this machine. */
-  Server() : Server(nullptr, Options{}) {}
+  Server() : server_(connect(nullptr, Options{})) {}
   explicit Server(const std::string &address, const Options &options = {})
-      : Server(address.c_str(), options) {}
+      : server_(connect(detail::c_text(address), options)) {}
+  explicit Server(const char *address, const Options &options = {})
+      : server_(connect(detail::c_text(address), options)) {}
   Server(Server &&other) noexcept : server_(std::exchange(other.server_, nullptr)) {}
   Server &operator=(Server &&other) noexcept {
     std::swap(server_, other.server_);
@@ -438,7 +470,7 @@ public:
   ~Server() { farcall_disconnect(server_); }
 
   Function function(const std::string &name) const {
-    farcall_function *function = farcall_function_of(server_, name.c_str());
+    farcall_function *function = farcall_function_of(server_, detail::c_text(name));
     if (function == nullptr)
       throw Error::last();
     return Function(function);
@@ -460,12 +492,13 @@ public:
 private:
   template <detail::Element T> friend class Memory;
 
-  Server(const char *address, const Options &options) {
+  static farcall_server *connect(const char *address, const Options &options) {
     const farcall_options given = {sizeof given, options.connect_timeout.count(),
                                    options.timeout.count(), options.other_host};
-    server_ = farcall_connect_with(address, &given);
-    if (server_ == nullptr)
+    farcall_server *server = farcall_connect_with(address, &given);
+    if (server == nullptr)
       throw Error::last();
+    return server;
   }
 
   farcall_server *server_ = nullptr;
@@ -487,7 +520,7 @@ public:
   ~Object() { farcall_drop_object(object_); }
 
   Function method(const std::string &name) const {
-    farcall_function *method = farcall_object_method(object_, name.c_str());
+    farcall_function *method = farcall_object_method(object_, detail::c_text(name));
     if (method == nullptr)
       throw Error::last();
     return Function(method);
@@ -498,11 +531,12 @@ private:
 };
 
 inline Object Server::object(const std::string &name) const {
-  return Object(farcall_object_new(server_, name.c_str()));
+  return Object(farcall_object_new(server_, detail::c_text(name)));
 }
 
 /* An array of zeros. If the server is on this host, its memory is shared with the server, and calls
- * do not copy it. Otherwise it is ordinary memory. It may outlive the server. */
+ * do not copy it. Otherwise it is ordinary memory. It may outlive the server. A call that was given
+ * up may write to it until the server has ended the call: use another one for the next call. */
 template <detail::Element T> class Memory {
 public:
   using value_type = T;

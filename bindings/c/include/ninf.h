@@ -65,12 +65,25 @@ static inline int ninf_wait_or_into(const int *sessions, int count, int *session
     *session = id > 0 ? id : 0;
   return id > 0 ? Ninf_wait(id) : id;
 }
-#define FARCALL_NINF_SECOND(first, second, name, ...) name
-#define FARCALL_NINF_THIRD(first, second, third, name, ...) name
+#ifdef __cplusplus
+}
+inline int Ninf_wait_any(int *session) { return ninf_wait_any_into(session); }
+inline int Ninf_wait_or(const int *sessions, int count, int *session) {
+  return ninf_wait_or_into(sessions, count, session);
+}
+extern "C" {
+#else
+/* `given` begins with NULL, and has a second element if the program passes one. */
+static inline int ninf_wait_any_form(int *const *given, int count) {
+  return count > 1 ? ninf_wait_any_into(given[1]) : Ninf_wait_any();
+}
 #define Ninf_wait_any(...)                                                                         \
-  FARCALL_NINF_SECOND(0, ##__VA_ARGS__, ninf_wait_any_into, (Ninf_wait_any), 0)(__VA_ARGS__)
+  ninf_wait_any_form((int *[]){0, __VA_ARGS__},                                                    \
+                     (int)(sizeof((int *[]){0, __VA_ARGS__}) / sizeof(int *)))
+#define FARCALL_NINF_THIRD(first, second, third, name, ...) name
 #define Ninf_wait_or(...)                                                                          \
   FARCALL_NINF_THIRD(__VA_ARGS__, ninf_wait_or_into, (Ninf_wait_or), 0)(__VA_ARGS__)
+#endif
 
 /* Gives up a session, or all sessions. Nothing uses their arrays afterwards. */
 int Ninf_cancel(int session);

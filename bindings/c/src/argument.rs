@@ -83,15 +83,21 @@ impl Value {
         })
     }
 
+    fn has_kind_of_function(&self) -> bool {
+        [Kind::FarcallFunction as i32, FARCALL_CLOSURE].contains(&self.kind)
+    }
+
     /// Whether it can be a callback.
     fn is_function(&self) -> bool {
-        let kinds = [Kind::FarcallFunction as i32, FARCALL_CLOSURE];
-        let right = !self.is_checked() || kinds.contains(&self.kind);
+        let right = !self.is_checked() || self.has_kind_of_function();
         right && !self.data.is_null()
     }
 
     /// A description for error messages.
     pub(crate) fn what(&self) -> String {
+        if self.has_kind_of_function() && self.data.is_null() {
+            return "NULL".to_owned();
+        }
         let Some((name, size)) = described(self.kind) else {
             return match self.kind {
                 FARCALL_REFUSED => "a type that no argument has".to_owned(),
@@ -475,7 +481,7 @@ unsafe fn texts_of(value: &Value, count: usize) -> Result<Scalar, String> {
         let text = |index: usize| {
             // SAFETY: the caller's promise.
             let text = unsafe { pointers.add(index).read_unaligned() };
-            if text.is_null() && ninfg::is_on() {
+            if text.is_null() && ninfg::is_calling() {
                 return Ok(Scalar::NULL_TEXT.to_owned());
             }
             if text.is_null() {
@@ -582,7 +588,7 @@ unsafe fn scalar(ty: Type, pointer: *const c_void) -> Result<Scalar, String> {
             }
             Type::String | Type::FixedString | Type::Filename | Type::FilePointer => {
                 let text = read_as::<*const std::ffi::c_char>(pointer);
-                if text.is_null() && ninfg::is_on() {
+                if text.is_null() && ninfg::is_calling() {
                     return Ok(Scalar::Text(Scalar::NULL_TEXT.to_owned()));
                 }
                 if text.is_null() {

@@ -93,14 +93,21 @@ fn code_of_end(end: &End) -> Code {
     }
 }
 
+unsafe extern "C" {
+    /// Keeps the error for `grpc_last_error_get_np` (`ninfg.c`).
+    safe fn farcall_internal_grpc_failed(code: Code);
+}
+
 /// Runs the body of a function of GridRPC.
 fn run(body: impl FnOnce() -> Result<Code, Fault>) -> Code {
-    guard(OTHER_ERROR, || {
-        Ok(body().unwrap_or_else(|Fault(code, problem)| {
-            fail(problem);
-            code
-        }))
-    })
+    guard(OTHER_ERROR, || Ok(body().unwrap_or_else(failed)))
+}
+
+/// Records a failure as the last one of this thread.
+fn failed(Fault(code, problem): Fault) -> Code {
+    fail(problem);
+    farcall_internal_grpc_failed(code);
+    code
 }
 
 fn grid() -> Result<Arc<Grid>, Fault> {
@@ -211,7 +218,7 @@ pub unsafe extern "C" fn farcall_internal_grpc_call(
     run(|| unsafe {
         let function = Arc::from_raw(function);
         let given = call::unchecked(arguments, count)?;
-        call::call(&function, &given)?;
+        ninfg::calling(|| call::call(&function, &given))?;
         Ok(NO_ERROR)
     })
 }
@@ -235,7 +242,8 @@ pub unsafe extern "C" fn farcall_internal_grpc_start(
         let session = session.as_mut().ok_or(Problem::null("sessionID"))?;
         *session = VOID;
         let given = call::unchecked(arguments, count)?;
-        let id = call::start(&SESSIONS, function, &given, handle.addr())?;
+        let handle = handle.addr();
+        let id = ninfg::calling(|| call::start(&SESSIONS, function, &given, handle))?;
         *session = id as c_int;
         Ok(NO_ERROR)
     })

@@ -47,10 +47,40 @@ static void release(fortran_t *given) {
     free(given->texts[index]);
 }
 
-/* Reads the arguments by the interface of the function. If there is one that Fortran cannot pass,
- * such as an array of texts, or no memory, it returns 0 and records why. */
+/* Reads the placeholders for WORK parameters from this position of the interface on, or their
+ * lengths, and returns the position of the next parameter that is passed. */
+static size_t skip(const farcall_function *function, size_t position, va_list *list, int lengths) {
+  for (; farcall_internal_placeholder(function, position) >= 0; position++)
+    if (!lengths)
+      (void)va_arg(*list, void *);
+    else if (farcall_internal_placeholder_has_length(function, position))
+      (void)va_arg(*list, size_t);
+  return position;
+}
+
+/* Reads the addresses of the arguments by the interface of the function; 0 if there is one that
+ * Fortran cannot pass, such as an array of texts. */
+static int collect_addresses(fortran_t *given, const farcall_function *function, va_list *list) {
+  size_t index, position = 0;
+  farcall_kind kind;
+
+  for (index = 0; index < given->count; index++, position++) {
+    position = skip(function, position, list, 0);
+    kind = farcall_argument_kind(function, index);
+    given->pointers[index] = va_arg(*list, void *);
+    if (kind == FARCALL_FUNCTION ||
+        (kind == FARCALL_ARRAY && farcall_argument_type(function, index) == FARCALL_TEXT)) {
+      farcall_internal_not_for_fortran(function);
+      return 0;
+    }
+  }
+  skip(function, position, list, 0);
+  return 1;
+}
+
+/* Reads the arguments. If there is one that Fortran cannot pass, or no memory, it returns 0 and
+ * records why. */
 static int collect(fortran_t *given, const farcall_function *function, va_list *list) {
-  farcall_kind kinds[MOST_ARGUMENTS];
   size_t index, position = 0, length;
 
   given->count = farcall_argument_count(function);
@@ -60,21 +90,11 @@ static int collect(fortran_t *given, const farcall_function *function, va_list *
     return 0;
   }
   memset(given->texts, 0, given->count * sizeof *given->texts);
+  if (!collect_addresses(given, function, list))
+    return 0;
   for (index = 0; index < given->count; index++, position++) {
-    for (; farcall_internal_placeholder(function, position) >= 0; position++)
-      (void)va_arg(*list, void *);
-    kinds[index] = farcall_argument_kind(function, index);
-    given->pointers[index] = va_arg(*list, void *);
-    if (kinds[index] == FARCALL_FUNCTION ||
-        (kinds[index] == FARCALL_ARRAY && farcall_argument_type(function, index) == FARCALL_TEXT)) {
-      farcall_internal_not_for_fortran(function);
-      return 0;
-    }
-  }
-  for (; farcall_internal_placeholder(function, position) >= 0; position++)
-    (void)va_arg(*list, void *);
-  for (index = 0; index < given->count; index++) {
-    if (kinds[index] == FARCALL_TEXT) {
+    position = skip(function, position, list, 1);
+    if (farcall_argument_kind(function, index) == FARCALL_TEXT) {
       length = va_arg(*list, size_t);
       given->texts[index] = c_text(given->pointers[index], length);
       if (given->texts[index] == NULL) {

@@ -40,6 +40,9 @@ impl Handle {
     }
 }
 
+/// The `element` of an array of Fortran that is not allocated (`farcall_fortran.c`).
+const NOT_ALLOCATED: c_int = -3;
+
 /// The handles of the process, by their addresses: an argument that is one of them is not an array.
 static KNOWN: LazyLock<Mutex<HashMap<usize, Known>>> = LazyLock::new(Mutex::default);
 /// How many there are, so that calls without any do not look.
@@ -403,6 +406,9 @@ fn name(element: c_int) -> Result<&'static str, Problem> {
         (Kind::FarcallScomplex, "scomplex"),
         (Kind::FarcallDcomplex, "dcomplex"),
     ];
+    if element == NOT_ALLOCATED {
+        return Err(Problem::argument("the array is not allocated".to_owned()));
+    }
     let found = NAMES.iter().find(|(kind, _)| *kind as c_int == element);
     found.map(|(_, name)| *name).ok_or_else(|| {
         Problem::argument(format!(

@@ -23,6 +23,8 @@ int farcall_internal_placeholder(const farcall_function *function, size_t positi
 
 /* 1 if the argument is a character or an array of them, and no integer of 8 bits, else 0. */
 int farcall_internal_is_character(const farcall_function *function, size_t index);
+/* 1 if Fortran passes a length with the placeholder at a position of the interface, else 0. */
+int farcall_internal_placeholder_has_length(const farcall_function *function, size_t position);
 /* Records as the last error that Fortran cannot pass the arguments of the function. */
 void farcall_internal_not_for_fortran(const farcall_function *function);
 

@@ -43,6 +43,10 @@ fn pieces() -> MutexGuard<'static, BTreeMap<usize, Piece>> {
 /// is shared with it, and calls to the server do not copy arrays in it. Otherwise it is ordinary
 /// memory. Returns NULL if there is not enough memory.
 ///
+/// The function works in this memory. If a call is given up (`farcall_cancel`, a time-out), it may
+/// write there until the server has ended it: free the memory, and allocate other memory for the
+/// next call.
+///
 /// # Safety
 /// `server` is from `farcall_connect`.
 #[unsafe(no_mangle)]

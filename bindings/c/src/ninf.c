@@ -255,27 +255,32 @@ static int may_run_again(void) {
   return status == FARCALL_LIBRARY || status == FARCALL_CONNECTION;
 }
 
-/* Waits for the end of a call, and runs it again where that may help. */
-static int finish(Ninf_group_t *group, farcall_internal_member *member) {
+/* Runs a call again, where that may help; 0 if it does not run. */
+static int run_again(Ninf_group_t *group, farcall_internal_member *member) {
   const farcall_function *function;
-  int runs;
 
-  for (runs = 1; Ninf_wait(member->session) != NINF_OK; runs++) {
-    if (runs == MOST_RUNS || !may_run_again())
-      return NINF_ERROR;
-    function = farcall_internal_ninf_on_next_host(group->name);
-    if (function == NULL)
-      return NINF_ERROR;
-    member->session = farcall_internal_ninf_again(function, member);
-    if (member->session == NINF_ERROR)
-      return NINF_ERROR;
-  }
-  return NINF_OK;
+  if (!may_run_again())
+    return 0;
+  function = farcall_internal_ninf_on_next_host(group->name);
+  if (function == NULL)
+    return 0;
+  member->session = farcall_internal_ninf_again(function, member);
+  return member->session != NINF_ERROR;
+}
+
+/* Waits for all calls together: those at other servers move only while a thread waits for them. */
+static void wait_together(const farcall_internal_member *member) {
+  id_set *set = new_id_set();
+
+  for (; member != NULL; member = member->next)
+    id_set_add(set, member->session);
+  Ninf_wait_and(id_set_content(set), id_set_length(set));
+  free_id_set(set);
 }
 
 int Ninf_group_wait_all(Ninf_group_t *group) {
-  farcall_internal_member *member, *next;
-  int result = NINF_OK;
+  farcall_internal_member *members = NULL, *member, *next, **place;
+  int runs, result = NINF_OK;
 
   if (group == NULL)
     return NINF_ERROR;
@@ -283,11 +288,25 @@ int Ninf_group_wait_all(Ninf_group_t *group) {
   member = group->members;
   group->members = NULL;
   pthread_mutex_unlock(&group->lock);
-  for (; member != NULL; member = next) {
+  for (; member != NULL; member = next) { /* The first call first. */
     next = member->next;
-    if (finish(group, member) != NINF_OK)
-      result = NINF_ERROR;
-    farcall_internal_ninf_leave(member);
+    member->next = members;
+    members = member;
+  }
+  for (runs = 1; members != NULL; runs++) {
+    wait_together(members);
+    for (place = &members; (member = *place) != NULL;) {
+      int failed = Ninf_wait(member->session) != NINF_OK;
+
+      if (failed && runs < MOST_RUNS && run_again(group, member)) {
+        place = &member->next;
+        continue;
+      }
+      if (failed)
+        result = NINF_ERROR;
+      *place = member->next;
+      farcall_internal_ninf_leave(member);
+    }
   }
   return result;
 }

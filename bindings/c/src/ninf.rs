@@ -10,7 +10,7 @@ use crate::error::{self, Problem, farcall_error_message, farcall_error_status};
 use crate::function::Function;
 use crate::session::remember_failed;
 use crate::sessions::{Any, End, Sessions};
-use crate::{call, text, transaction};
+use crate::{Status, call, text, transaction};
 use farcall_client::Options;
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -18,12 +18,16 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt::Display;
 use std::io::Write;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use streams::Streams;
 
 const OK: c_int = 0;
 const ERROR: c_int = -1;
 /// Most servers that a file of `-map` names.
 const MOST_HOSTS: usize = 1000;
+/// How long a server that could not be reached comes after the others: an attempt may take as long
+/// as the connection may.
+const AWAY_FOR: Duration = Duration::from_secs(60);
 
 unsafe extern "C" {
     /// Sets `ninf_error_code` (`ninf.c`).
@@ -47,6 +51,8 @@ struct Ninf {
     servers: HashMap<String, Arc<Server>>,
     /// The servers of `-map`, the next one first.
     hosts: VecDeque<String>,
+    /// Those that could not be reached, and when to try them again.
+    away: HashMap<String, Instant>,
     /// The streams of sessions that are under way.
     streams: BTreeMap<u64, Streams>,
     /// Sessions whose results could not be written to a stream.
@@ -61,7 +67,7 @@ struct Undelivered {
 }
 
 /// Runs a function of Ninf. A failure is the last error, and sets `ninf_error_code`.
-fn guard<T>(failed: T, body: impl FnOnce() -> Result<T, Problem>) -> T {
+pub(crate) fn guard<T>(failed: T, body: impl FnOnce() -> Result<T, Problem>) -> T {
     IS_CALLING.set(true);
     let result = error::guard(None, || body().map(Some));
     IS_CALLING.set(false);
@@ -95,11 +101,23 @@ fn ninf() -> MutexGuard<'static, Ninf> {
 }
 
 impl Ninf {
-    /// The servers of `-map`, the next one first; another call begins with the one after it.
+    /// The servers of `-map`, the next one first, and those that are away last; another call begins
+    /// with the one after it.
     fn next_hosts(&mut self) -> Vec<String> {
-        let hosts = self.hosts.iter().cloned().collect();
+        let now = Instant::now();
+        let mut hosts: Vec<String> = self.hosts.iter().cloned().collect();
+        hosts.sort_by_key(|host| self.away.get(host).is_some_and(|until| *until > now));
         self.hosts.rotate_left(self.hosts.len().min(1));
         hosts
+    }
+
+    /// Notes whether a server could be reached.
+    fn note_host(&mut self, host: String, reached: bool) {
+        if reached {
+            self.away.remove(&host);
+        } else {
+            self.away.insert(host, Instant::now() + AWAY_FOR);
+        }
     }
 
     /// The server of a function's name that names no server.
@@ -186,7 +204,10 @@ pub unsafe extern "C" fn farcall_internal_ninf_on_next_host(
         };
         let mut found = None;
         for host in hosts {
-            found = Some(function(&format!("{host}/{name}")));
+            let at_host = function(&format!("{host}/{name}"));
+            let is_away = |problem: &Problem| problem.status == Status::FarcallConnection;
+            ninf().note_host(host, !at_host.as_ref().is_err_and(is_away));
+            found = Some(at_host);
             if matches!(found, Some(Ok(_))) {
                 break;
             }
@@ -364,6 +385,7 @@ pub extern "C" fn Ninf_cancel(session: c_int) -> c_int {
         for id in known(&[session]) {
             SESSIONS.cancel(id)?;
         }
+        deliver();
         Ok(OK)
     })
 }
@@ -373,6 +395,7 @@ pub extern "C" fn Ninf_cancel(session: c_int) -> c_int {
 pub extern "C" fn Ninf_cancel_all() -> c_int {
     guard(ERROR, || {
         SESSIONS.cancel_all(None);
+        deliver();
         Ok(OK)
     })
 }

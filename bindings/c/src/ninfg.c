@@ -19,9 +19,14 @@ int farcall_internal_grpc_times(grpc_sessionid_t session, farcall_times *times);
 grpc_error_t farcall_internal_grpc_function(const grpc_function_handle_t *handle,
                                             const farcall_function **function);
 void farcall_internal_give_back(const farcall_function *function);
+grpc_error_t farcall_internal_grpc_has_object(const grpc_object_handle_t_np *handle);
+/* For the Rust part, whose functions fail, too. */
+void farcall_internal_grpc_failed(int error);
 
-/* The last error of the thread that a function of this file has returned. */
+/* The last error of the thread. */
 static _Thread_local grpc_error_t last_error;
+
+void farcall_internal_grpc_failed(int error) { last_error = error; }
 
 static grpc_error_t result(grpc_error_t error) {
   if (error != GRPC_NO_ERROR)
@@ -209,8 +214,7 @@ grpc_error_t grpc_function_handle_get_error_np(grpc_function_handle_t *handle) {
 }
 
 grpc_error_t grpc_object_handle_get_error_np(grpc_object_handle_t_np *handle) {
-  return handle == NULL || handle->farcall_private[0] == 0 ? GRPC_INVALID_OBJECT_HANDLE_NP
-                                                           : GRPC_NO_ERROR;
+  return farcall_internal_grpc_has_object(handle);
 }
 
 grpc_error_t grpc_function_handle_is_ready_np(grpc_function_handle_t *handle) {

@@ -128,7 +128,8 @@ pub extern "C" fn farcall_next_failed() -> SessionId {
 }
 
 /// Gives a call up. A call that has ended keeps its result. When this returns, nothing uses the
-/// arrays of the call, and the client has told the server to end it.
+/// arrays of the call, except those in memory of `farcall_allocate`, and the client has told the
+/// server to end it.
 #[unsafe(no_mangle)]
 pub extern "C" fn farcall_cancel(session: SessionId) -> Status {
     status(|| SESSIONS.cancel(session).map(|()| Status::FarcallOk))

@@ -10,12 +10,15 @@ use farcall_client::{CallStatus, Pending, wait_any};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The most sessions that no wait has reported and that are not cancelled.
 const MOST_OPEN: usize = 1 << 16;
 /// The most sessions that are remembered after a wait has reported them.
 const MOST_PAST: usize = 1 << 16;
+/// Most calls end in the order in which they began. A wait for more sessions than these waits for
+/// these alone most of the time, since a look at thousands of others costs much more.
+const FIRST: usize = 64;
 
 /// The result of a call.
 pub(crate) type End = Result<Times, Problem>;
@@ -28,7 +31,8 @@ pub(crate) struct Session {
     /// The handle of its function.
     handle: usize,
     function: Arc<Function>,
-    pending: Pending,
+    /// The call, until its end is known: it holds copies of arguments.
+    pending: Mutex<Option<Arc<Pending>>>,
     /// The texts of the call. They come after the call, which uses their memory.
     texts: Mutex<Texts>,
     end: Mutex<Option<End>>,
@@ -76,11 +80,20 @@ impl Session {
         self.end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn pending(&self) -> MutexGuard<'_, Option<Arc<Pending>>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The call; `None` if its end is known.
+    fn under_way(&self) -> Option<Arc<Pending>> {
+        self.pending().clone()
+    }
+
     /// The result of the call, if it has ended.
     pub(crate) fn settle(&self) -> Option<End> {
         let mut end = self.lock();
         if end.is_none() {
-            let outcome = self.pending.take()?;
+            let outcome = self.under_way()?.take()?;
             *end = Some(match outcome {
                 Ok(outcome) => {
                     let texts = self.texts.lock();
@@ -90,6 +103,7 @@ impl Session {
                 }
                 Err(error) => Err(self.describe(Problem::from(error))),
             });
+            self.pending().take();
         }
         end.clone()
     }
@@ -102,7 +116,7 @@ impl Session {
     /// Moves what can move without waiting, and returns the result of the call, if it has ended.
     pub(crate) fn probe(&self) -> Option<End> {
         self.settle().or_else(|| {
-            self.pending.is_done();
+            self.under_way()?.is_done();
             self.settle()
         })
     }
@@ -118,20 +132,20 @@ impl Session {
             return;
         }
         let mut end = self.lock();
-        if end.is_none() {
+        if end.is_none()
+            && let Some(pending) = self.under_way()
+        {
             *end = Some(Err(self.describe(why())));
-            self.pending.cancel();
+            pending.cancel();
+            self.pending().take();
             *self.texts.lock().unwrap_or_else(PoisonError::into_inner) = Texts::default();
         }
     }
 
     /// Cancels the call if its time limit has passed.
     fn expire(&self) {
-        if self
-            .pending
-            .deadline()
-            .is_some_and(|end| end <= Instant::now())
-        {
+        let deadline = self.under_way().and_then(|pending| pending.deadline());
+        if deadline.is_some_and(|end| end <= Instant::now()) {
             let text = "no answer within the time-out of its server; the call was given up";
             self.give_up(|| Problem::new(Status::FarcallTimeout, text.to_owned()));
         }
@@ -141,7 +155,9 @@ impl Session {
 /// Waits until one of the sessions has ended; `false` if the time ends first. A callback cannot
 /// wait for its own call, which waits for the callback.
 fn wait_for_one(sessions: &[Arc<Session>], deadline: Option<Instant>) -> Result<bool, Problem> {
-    let others = sessions.iter().any(|one| !one.pending.calls_back_here());
+    let calls_back_here = |pending: Arc<Pending>| pending.calls_back_here();
+    let is_own = |session: &Arc<Session>| session.under_way().is_some_and(calls_back_here);
+    let others = sessions.iter().any(|session| !is_own(session));
     loop {
         if sessions.iter().any(|session| session.is_over()) {
             return Ok(true);
@@ -150,11 +166,14 @@ fn wait_for_one(sessions: &[Arc<Session>], deadline: Option<Instant>) -> Result<
             let text = "a callback waits for its own call, which waits for the callback: return";
             return Err(Problem::argument(text.to_owned()));
         }
-        let own = sessions
-            .iter()
-            .filter_map(|session| session.pending.deadline());
+        let pending = sessions.iter().map(|session| session.under_way());
+        let Some(pending) = pending.collect::<Option<Vec<Arc<Pending>>>>() else {
+            // Another thread has just seen the end of one.
+            continue;
+        };
+        let own = pending.iter().filter_map(|pending| pending.deadline());
         let until = own.chain(deadline).min();
-        let pending: Vec<&Pending> = sessions.iter().map(|session| &session.pending).collect();
+        let pending: Vec<&Pending> = pending.iter().map(|pending| &**pending).collect();
         if !wait_any(&pending, until)? {
             sessions.iter().for_each(|session| session.expire());
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
@@ -162,6 +181,15 @@ fn wait_for_one(sessions: &[Arc<Session>], deadline: Option<Instant>) -> Result<
             }
         }
     }
+}
+
+/// Waits for one of the first sessions for a while, in which a look at all `count` of them would
+/// take little time. Returns whether one of these has ended; the others then have their turn.
+fn wait_for_first(first: &[Arc<Session>], count: usize, deadline: Option<Instant>) -> bool {
+    let turn = Duration::from_micros(2 * count as u64).min(Duration::from_millis(50));
+    let until = deadline.into_iter().chain(Instant::now().checked_add(turn));
+    // An error comes again in the wait for all of them.
+    count > first.len() && wait_for_one(first, until.min()).is_ok_and(|ended| ended)
 }
 
 impl Sessions {
@@ -223,7 +251,7 @@ impl Sessions {
             tag,
             handle,
             function,
-            pending,
+            pending: Mutex::new(Some(Arc::new(pending))),
             texts: Mutex::new(texts),
             end: Mutex::new(None),
             is_cancelled: AtomicBool::new(false),
@@ -262,7 +290,10 @@ impl Sessions {
     /// How a call fares, as its server tells it.
     pub(crate) fn status(&self, id: u64) -> Result<CallStatus, Problem> {
         match self.find(id) {
-            Some(Found::Open(session)) => Ok(session.pending.status()?),
+            Some(Found::Open(session)) => match session.under_way() {
+                Some(pending) => Ok(pending.status()?),
+                None => Ok(CallStatus::over()),
+            },
             Some(Found::Past(_)) => Ok(CallStatus::over()),
             None => Err(Problem::unknown_session(id)),
         }
@@ -283,6 +314,14 @@ impl Sessions {
         let sessions = state.open.values();
         let owned = sessions.filter(|session| tag.is_none_or(|tag| tag == session.tag));
         owned.cloned().collect()
+    }
+
+    /// The oldest of them, and how many sessions all owners have.
+    fn first_open(&self, tag: Option<usize>) -> (Vec<Arc<Session>>, usize) {
+        let state = self.lock();
+        let sessions = state.open.values();
+        let owned = sessions.filter(|session| tag.is_none_or(|tag| tag == session.tag));
+        (owned.take(FIRST).cloned().collect(), state.open.len())
     }
 
     /// Moves a session that has ended to the past ones; `false` if another thread has done so.
@@ -355,6 +394,21 @@ impl Sessions {
                     return Ok(Any::Over(session.id, end));
                 }
             }
+            let (first, count) = self.first_open(tag);
+            let ended = first.first().and_then(|first| first.probe());
+            let ended = ended.map(|_| &first[0]);
+            let mut ended = ended.or_else(|| first.iter().find(|session| session.is_over()));
+            if ended.is_none() && wait_for_first(&first, count, deadline) {
+                ended = first.iter().find(|session| session.is_over());
+            }
+            if let Some(session) = ended {
+                if let Some(end) = session.settle()
+                    && self.collect(session, &end)
+                {
+                    return Ok(Any::Over(session.id, end));
+                }
+                continue;
+            }
             let sessions = self.open(tag);
             if sessions.is_empty() {
                 return Ok(Any::NoneLeft);
@@ -421,7 +475,15 @@ impl Sessions {
         deadline: Option<Instant>,
         failed: &mut Vec<(u64, Problem)>,
     ) -> Result<bool, Problem> {
-        while !sessions.is_empty() {
+        loop {
+            self.collect_first(&mut sessions, failed);
+            if sessions.is_empty() {
+                return Ok(true);
+            }
+            let count = sessions.len();
+            if wait_for_first(&sessions[..count.min(FIRST)], count, deadline) {
+                continue;
+            }
             let in_time = wait_for_one(&sessions, deadline)?;
             sessions.retain(|session| match session.settle() {
                 Some(end) => {
@@ -435,7 +497,29 @@ impl Sessions {
                 return Ok(sessions.is_empty());
             }
         }
-        Ok(true)
+    }
+
+    /// Collects the sessions at the front that have ended, and those among the first.
+    fn collect_first(&self, sessions: &mut Vec<Arc<Session>>, failed: &mut Vec<(u64, Problem)>) {
+        let mut take = |session: &Session, end: End| {
+            self.collect(session, &end);
+            failed.extend(end.err().map(|problem| (session.id, problem)));
+        };
+        let mut count = 0;
+        while let Some(session) = sessions.get(count)
+            && let Some(end) = session.probe()
+        {
+            take(session, end);
+            count += 1;
+        }
+        sessions.drain(..count);
+        let mut kept = 0;
+        for _ in 0..sessions.len().min(FIRST) {
+            match sessions[kept].settle() {
+                Some(end) => take(&sessions.remove(kept), end),
+                None => kept += 1,
+            }
+        }
     }
 
     /// Cancels a session; one that has ended keeps its result.

@@ -147,7 +147,7 @@ unsafe fn place(
     }
     let pointers: *mut *mut c_char = value.data.cast();
     match value.kind {
-        kind if kind == Kind::FarcallArray as i32 && ninfg::is_on() && mode != Mode::In => {
+        kind if kind == Kind::FarcallArray as i32 && ninfg::is_calling() && mode != Mode::In => {
             Ok(TextMemory::Made(pointers))
         }
         kind if kind == Kind::FarcallArray as i32 => {

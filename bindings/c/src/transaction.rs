@@ -3,10 +3,10 @@
 
 use crate::call::list;
 use crate::connect::Server;
-use crate::error::{Problem, guard, status};
+use crate::error::{Problem, status};
 use crate::function::Function;
 use crate::texts::Texts;
-use crate::{Status, text};
+use crate::{Status, ninf, text};
 use farcall_client::{Argument, ArgumentOptions, LaidOut, Server as Client};
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn farcall_transaction_begin(
 ) -> Status {
     // SAFETY: the caller's promise.
     status(|| unsafe {
-        let servers = list(servers, count, "the array of sessions")?;
+        let servers = list(servers, count, "the array of servers")?;
         let client = |server: &*const Server| {
             let server = server.as_ref();
             let server = server.ok_or_else(|| Problem::null("farcall_transaction_begin: server"));
@@ -232,12 +232,12 @@ pub extern "C" fn farcall_transaction_cancel() -> Status {
 /// cbindgen:ignore
 #[unsafe(no_mangle)]
 pub extern "C" fn Ninf_transaction_begin() -> c_int {
-    guard(-1, || begin(Vec::new()).map(|()| 0))
+    ninf::guard(-1, || begin(Vec::new()).map(|()| 0))
 }
 
 /// For `ninf.h`.
 /// cbindgen:ignore
 #[unsafe(no_mangle)]
 pub extern "C" fn Ninf_transaction_end() -> c_int {
-    guard(-1, || end().map(|_| 0))
+    ninf::guard(-1, || end().map(|_| 0))
 }

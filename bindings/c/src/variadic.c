@@ -100,8 +100,9 @@ static size_t skip(const farcall_function *function, size_t position, va_list *l
   return position;
 }
 
-/* Reads the list; false if there is no memory for it. */
-static int collect(arguments_t *arguments, const farcall_function *function, va_list *list) {
+/* Reads the list, which may have placeholders; false if there is no memory for it. */
+static int collect(arguments_t *arguments, const farcall_function *function, int placeholders,
+                   va_list *list) {
   size_t index, position, count = farcall_argument_count(function);
 
   arguments->count = count;
@@ -117,23 +118,28 @@ static int collect(arguments_t *arguments, const farcall_function *function, va_
     }
   }
   for (index = 0, position = 0; index < count; index++, position++) {
-    position = skip(function, position, list);
+    if (placeholders)
+      position = skip(function, position, list);
     arguments->pointers[index] =
         take(farcall_argument_kind(function, index), &arguments->scalars[index], list);
   }
-  skip(function, position, list);
+  if (placeholders)
+    skip(function, position, list);
   return 1;
 }
 
 /* The rest of a function of this file: `begin` starts `list`, and the result is that of `run` with
- * the arguments GIVEN, or `failed` if there is no memory for them. */
-#define RUN(type, begin, function, run, failed)                                                    \
+ * the arguments GIVEN, or `failed` if there is no memory for them. Only callers of GridRPC pass
+ * placeholders. */
+#define RUN(...) RUN_WITH(0, __VA_ARGS__)
+#define RUN_GRPC(...) RUN_WITH(1, __VA_ARGS__)
+#define RUN_WITH(placeholders, type, begin, function, run, failed)                                 \
   arguments_t arguments;                                                                           \
   va_list list;                                                                                    \
   type result;                                                                                     \
                                                                                                    \
   begin;                                                                                           \
-  if (collect(&arguments, function, &list)) {                                                      \
+  if (collect(&arguments, function, placeholders, &list)) {                                        \
     result = run;                                                                                  \
     release(&arguments);                                                                           \
   } else {                                                                                         \
@@ -215,8 +221,9 @@ grpc_error_t grpc_call(grpc_function_handle_t *handle, ...) {
 
   if (error != GRPC_NO_ERROR)
     return error;
-  RUN(grpc_error_t, va_start(list, handle), function, farcall_internal_grpc_call(function, GIVEN),
-      GIVEN_BACK(function, GRPC_OTHER_ERROR_CODE));
+  RUN_GRPC(grpc_error_t, va_start(list, handle), function,
+           farcall_internal_grpc_call(function, GIVEN),
+           GIVEN_BACK(function, GRPC_OTHER_ERROR_CODE));
 }
 
 grpc_error_t grpc_call_async(grpc_function_handle_t *handle, grpc_sessionid_t *session, ...) {
@@ -226,9 +233,9 @@ grpc_error_t grpc_call_async(grpc_function_handle_t *handle, grpc_sessionid_t *s
   no_session(session);
   if (error != GRPC_NO_ERROR)
     return error;
-  RUN(grpc_error_t, va_start(list, session), function,
-      farcall_internal_grpc_start(function, handle, session, GIVEN),
-      GIVEN_BACK(function, GRPC_OTHER_ERROR_CODE));
+  RUN_GRPC(grpc_error_t, va_start(list, session), function,
+           farcall_internal_grpc_start(function, handle, session, GIVEN),
+           GIVEN_BACK(function, GRPC_OTHER_ERROR_CODE));
 }
 
 grpc_error_t grpc_invoke_np(grpc_object_handle_t_np *handle, const char *method, ...) {
@@ -237,8 +244,9 @@ grpc_error_t grpc_invoke_np(grpc_object_handle_t_np *handle, const char *method,
 
   if (error != GRPC_NO_ERROR)
     return error;
-  RUN(grpc_error_t, va_start(list, method), function, farcall_internal_grpc_call(function, GIVEN),
-      GIVEN_BACK(function, GRPC_OTHER_ERROR_CODE));
+  RUN_GRPC(grpc_error_t, va_start(list, method), function,
+           farcall_internal_grpc_call(function, GIVEN),
+           GIVEN_BACK(function, GRPC_OTHER_ERROR_CODE));
 }
 
 grpc_error_t grpc_invoke_async_np(grpc_object_handle_t_np *handle, const char *method,
@@ -249,9 +257,10 @@ grpc_error_t grpc_invoke_async_np(grpc_object_handle_t_np *handle, const char *m
   no_session(session);
   if (error != GRPC_NO_ERROR)
     return error;
-  RUN(grpc_error_t, va_start(list, session), function,
-      farcall_internal_grpc_start(function, (const grpc_function_handle_t *)handle, session, GIVEN),
-      GIVEN_BACK(function, GRPC_OTHER_ERROR_CODE));
+  RUN_GRPC(grpc_error_t, va_start(list, session), function,
+           farcall_internal_grpc_start(function, (const grpc_function_handle_t *)handle, session,
+                                       GIVEN),
+           GIVEN_BACK(function, GRPC_OTHER_ERROR_CODE));
 }
 
 grpc_error_t grpc_call_with_attr_np(grpc_function_handle_t *handle, grpc_session_attr_t_np *attr,
@@ -261,8 +270,9 @@ grpc_error_t grpc_call_with_attr_np(grpc_function_handle_t *handle, grpc_session
 
   if (error != GRPC_NO_ERROR)
     return error;
-  RUN(grpc_error_t, va_start(list, attr), function, farcall_internal_grpc_call(function, GIVEN),
-      GIVEN_BACK(function, GRPC_OTHER_ERROR_CODE));
+  RUN_GRPC(grpc_error_t, va_start(list, attr), function,
+           farcall_internal_grpc_call(function, GIVEN),
+           GIVEN_BACK(function, GRPC_OTHER_ERROR_CODE));
 }
 
 grpc_error_t grpc_call_async_with_attr_np(grpc_function_handle_t *handle, grpc_sessionid_t *session,
@@ -273,9 +283,9 @@ grpc_error_t grpc_call_async_with_attr_np(grpc_function_handle_t *handle, grpc_s
   no_session(session);
   if (error != GRPC_NO_ERROR)
     return error;
-  RUN(grpc_error_t, va_start(list, attr), function,
-      farcall_internal_grpc_start(function, handle, session, GIVEN),
-      GIVEN_BACK(function, GRPC_OTHER_ERROR_CODE));
+  RUN_GRPC(grpc_error_t, va_start(list, attr), function,
+           farcall_internal_grpc_start(function, handle, session, GIVEN),
+           GIVEN_BACK(function, GRPC_OTHER_ERROR_CODE));
 }
 
 grpc_error_t grpc_invoke_with_attr_np(grpc_object_handle_t_np *handle, const char *method,
@@ -285,8 +295,9 @@ grpc_error_t grpc_invoke_with_attr_np(grpc_object_handle_t_np *handle, const cha
 
   if (error != GRPC_NO_ERROR)
     return error;
-  RUN(grpc_error_t, va_start(list, attr), function, farcall_internal_grpc_call(function, GIVEN),
-      GIVEN_BACK(function, GRPC_OTHER_ERROR_CODE));
+  RUN_GRPC(grpc_error_t, va_start(list, attr), function,
+           farcall_internal_grpc_call(function, GIVEN),
+           GIVEN_BACK(function, GRPC_OTHER_ERROR_CODE));
 }
 
 grpc_error_t grpc_invoke_async_with_attr_np(grpc_object_handle_t_np *handle, const char *method,
@@ -298,9 +309,10 @@ grpc_error_t grpc_invoke_async_with_attr_np(grpc_object_handle_t_np *handle, con
   no_session(session);
   if (error != GRPC_NO_ERROR)
     return error;
-  RUN(grpc_error_t, va_start(list, attr), function,
-      farcall_internal_grpc_start(function, (const grpc_function_handle_t *)handle, session, GIVEN),
-      GIVEN_BACK(function, GRPC_OTHER_ERROR_CODE));
+  RUN_GRPC(grpc_error_t, va_start(list, attr), function,
+           farcall_internal_grpc_start(function, (const grpc_function_handle_t *)handle, session,
+                                       GIVEN),
+           GIVEN_BACK(function, GRPC_OTHER_ERROR_CODE));
 }
 
 int Ninf_call(const char *name, ...) {
@@ -382,7 +394,7 @@ int Ninf_group_call_async(Ninf_group_t *group, ...) {
     return GIVEN_BACK(function, NINF_ERROR);
   }
   va_start(list, group);
-  read = collect(&kept->arguments, function, &list);
+  read = collect(&kept->arguments, function, 0, &list);
   va_end(list);
   if (!read) {
     free(kept);

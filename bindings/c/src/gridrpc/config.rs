@@ -45,15 +45,15 @@ impl Config {
             };
             Fault::new(code, &format!("{file}: {error}"))
         })?;
+        let wrong =
+            |what: &dyn std::fmt::Display| Fault::new(CONFIGFILE_ERROR, &format!("{file}: {what}"));
         if text
             .lines()
             .find(|line| is_setting(line))
             .is_some_and(|line| line.trim().starts_with('<'))
         {
-            return Ok(of_ninfg(&text));
+            return of_ninfg(&text).map_err(|what| wrong(&what));
         }
-        let wrong =
-            |what: &dyn std::fmt::Display| Fault::new(CONFIGFILE_ERROR, &format!("{file}: {what}"));
         let File { client } = toml::from_str(&text).map_err(|error| wrong(&error))?;
         for (name, value) in [
             ("connect_timeout", client.connect_timeout),
@@ -87,24 +87,36 @@ fn is_setting(line: &str) -> bool {
 }
 
 /// The settings in a file of Ninf-G: `hostname` and `port` in each section `<SERVER>`.
-fn of_ninfg(text: &str) -> Config {
-    let lines = text.lines().filter(|line| is_setting(line)).map(str::trim);
+fn of_ninfg(text: &str) -> Result<Config, String> {
     let mut hosts = Vec::new();
-    let mut section: Option<Vec<(&str, &str)>> = None;
-    for line in lines {
-        if line.eq_ignore_ascii_case("<SERVER>") {
-            section = Some(Vec::new());
+    let mut section: Option<(usize, Vec<(&str, &str)>)> = None;
+    let no_end = |first: usize| format!("line {first}: this section has no end `</SERVER>`");
+    for (index, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.eq_ignore_ascii_case("</SERVER>") {
+            hosts.extend(section.take().map(|(first, settings)| {
+                let no_host = || format!("line {first}: this `<SERVER>` has no hostname");
+                host(&settings).ok_or_else(no_host)
+            }));
         } else if line.starts_with('<') {
-            hosts.extend(section.take().and_then(|settings| host(&settings)));
-        } else if let Some(settings) = &mut section {
+            if let Some((first, _)) = section {
+                return Err(no_end(first));
+            }
+            let is_server = line.eq_ignore_ascii_case("<SERVER>");
+            section = is_server.then_some((index + 1, Vec::new()));
+        } else if let Some((_, settings)) = &mut section {
             settings.extend(line.split_once(char::is_whitespace));
         }
     }
-    Config {
+    if let Some((first, _)) = section {
+        return Err(no_end(first));
+    }
+    let hosts = hosts.into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok(Config {
         server: hosts.first().map(|(_, address)| address.clone()),
         hosts,
         ..Config::default()
-    }
+    })
 }
 
 /// The host of a section `<SERVER>`, and its address.
@@ -112,7 +124,6 @@ fn host(settings: &[(&str, &str)]) -> Option<(String, String)> {
     let named = |wanted: &str| {
         let mut settings = settings.iter();
         let (_, value) = settings.find(|(name, _)| name.eq_ignore_ascii_case(wanted))?;
-        let value = value.split(" #").next().unwrap_or_default();
         Some(value.trim().trim_matches('"'))
     };
     let host = named("hostname")?.to_owned();

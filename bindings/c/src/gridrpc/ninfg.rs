@@ -11,7 +11,8 @@ use crate::error::{Problem, fail, guard};
 use crate::function::{Function, Times, kind};
 use crate::object::Object;
 use crate::{Kind, text};
-use farcall_idl::Type;
+use farcall_idl::{Param, Type};
+use std::cell::Cell;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -28,6 +29,24 @@ static LAST: AtomicU64 = AtomicU64::new(0x6772_7063_8000_0000);
 /// Whether the program uses the header for Ninf-G.
 pub(crate) fn is_on() -> bool {
     IS_ON.load(Ordering::Relaxed)
+}
+
+thread_local! {
+    static IS_CALLING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread makes a call of GridRPC in a program that uses the header for Ninf-G: other
+/// calls of the program take their texts as everywhere.
+pub(crate) fn is_calling() -> bool {
+    is_on() && IS_CALLING.get()
+}
+
+/// Makes or starts a call of GridRPC.
+pub(super) fn calling<T>(call: impl FnOnce() -> T) -> T {
+    IS_CALLING.set(true);
+    let made = call();
+    IS_CALLING.set(false);
+    made
 }
 
 /// For `ninfg.c`: the program uses the header for Ninf-G.
@@ -80,6 +99,23 @@ pub unsafe extern "C" fn farcall_internal_is_character(
     c_int::from(param.is_some_and(|param| param.ty == Type::Char))
 }
 
+/// For `grpc_fortran.c`: 1 if Fortran passes a length with the placeholder at a position of the
+/// interface, else 0.
+///
+/// # Safety
+/// `function` is one of this library.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_internal_placeholder_has_length(
+    function: *const Function,
+    position: usize,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let function = unsafe { function.as_ref() };
+    let param = function.and_then(|function| function.interface().params.get(position));
+    let has_length = |param: &Param| param.ty == Type::Char || kind(param.ty) == Kind::FarcallText;
+    c_int::from(param.is_some_and(has_length))
+}
+
 /// For `grpc_fortran.c`: records why a call was not begun.
 ///
 /// # Safety
@@ -127,6 +163,28 @@ pub unsafe extern "C" fn farcall_internal_grpc_object(
     })
 }
 
+/// For `ninfg.c`: whether the handle has an object.
+///
+/// # Safety
+/// `handle` points to a handle, or is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn farcall_internal_grpc_has_object(handle: *const Handle) -> Code {
+    // SAFETY: the caller's promise.
+    run(|| unsafe { object(handle) }.map(|_| NO_ERROR))
+}
+
+/// The object of a handle.
+///
+/// # Safety
+/// As for `farcall_internal_grpc_has_object`.
+unsafe fn object(handle: *const Handle) -> Result<Arc<Object>, Fault> {
+    let grid = grid()?;
+    // SAFETY: the caller's promise.
+    let handle = unsafe { handle.as_ref() }.ok_or_else(invalid)?;
+    let objects = grid.objects.lock().unwrap_or_else(PoisonError::into_inner);
+    objects.get(&handle.number()).cloned().ok_or_else(invalid)
+}
+
 /// Drops the object at its server.
 ///
 /// # Safety
@@ -160,13 +218,7 @@ pub unsafe extern "C" fn farcall_internal_grpc_method(
 ) -> Code {
     // SAFETY: the caller's promise.
     run(|| unsafe {
-        let grid = grid()?;
-        let handle = handle.as_ref().ok_or_else(invalid)?;
-        let object = {
-            let objects = grid.objects.lock().unwrap_or_else(PoisonError::into_inner);
-            objects.get(&handle.number()).cloned().ok_or_else(invalid)?
-        };
-        let method = object.method(text(name, "method_name")?)?;
+        let method = object(handle)?.method(text(name, "method_name")?)?;
         *function = Arc::into_raw(method);
         Ok(NO_ERROR)
     })

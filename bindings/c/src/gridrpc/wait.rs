@@ -4,7 +4,7 @@
 
 use super::{
     Code, Fault, INVALID_SESSION_ID, NO_ERROR, NONE_COMPLETED, NOT_COMPLETED, SESSION_FAILED,
-    SESSIONS, VOID, grid, run,
+    SESSIONS, VOID, failed, grid, run,
 };
 use crate::call::list;
 use crate::error::Problem;
@@ -197,13 +197,10 @@ fn report(id: u64, end: End) -> Code {
 }
 
 /// Fails if one of the sessions has failed; `grpc_get_failed_sessionid` returns each of them.
-fn report_all(failed: Vec<(u64, Problem)>) -> Code {
-    remember_failed(failed.iter().map(|(id, _)| *id));
-    match failed.into_iter().next() {
-        Some((_, problem)) => {
-            crate::error::fail(problem);
-            SESSION_FAILED
-        }
+fn report_all(ended: Vec<(u64, Problem)>) -> Code {
+    remember_failed(ended.iter().map(|(id, _)| *id));
+    match ended.into_iter().next() {
+        Some((_, problem)) => failed(Fault(SESSION_FAILED, problem)),
         None => NO_ERROR,
     }
 }

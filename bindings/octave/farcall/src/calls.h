@@ -250,9 +250,21 @@ struct Call
 
   ~Call ()
   {
+    if (session == 0 || has_ended)
+      return;
     // Nothing uses the slots after that.
-    if (session != 0 && ! has_ended)
-      farcall_cancel (session);
+    farcall_cancel (session);
+    // Nobody has asked for the results of a call that had ended.
+    if (farcall_probe (session) == FARCALL_OK)
+      end ();
+  }
+
+  // It has ended without an error.
+  void end ()
+  {
+    has_ended = true;
+    for (auto& slot : slots)
+      slot->has_new_texts = slot->is_array () && slot->is_text () && slot->is_written;
   }
 };
 
@@ -388,9 +400,7 @@ bool wait (Call& call, double seconds)
         fail ("the call was cancelled", status);
       if (status != FARCALL_OK)
         fail ();
-      call.has_ended = true;
-      for (auto& slot : call.slots)
-        slot->has_new_texts = slot->is_array () && slot->is_text () && slot->is_written;
+      call.end ();
     }
   return true;
 }

@@ -175,6 +175,23 @@ std::unique_ptr<Elements> whole (const octave_value& value, const std::string& n
   return elements (std::move (array));
 }
 
+// Integers of 64 bits as those with, or without, a sign: a floating-point number does not hold all.
+template <typename A, typename B>
+std::unique_ptr<Elements> other_sign (const B& numbers, const std::string& name)
+{
+  A array (numbers.dims ());
+  for (octave_idx_type place = 0; place < numbers.numel (); place++)
+    {
+      const auto number = numbers.xelem (place).value ();
+      const auto same = static_cast<decltype (array.xelem (0).value ())> (number);
+      if ((number < 0) != (same < 0))
+        refuse ("argument `" + name + "`: " + std::to_string (number) + " is "
+                + (number < 0 ? "negative" : "past 2^63 - 1"));
+      array.xelem (place) = same;
+    }
+  return elements (std::move (array));
+}
+
 std::unique_ptr<Elements> characters (const octave_value& value, const std::string& name)
 {
   if (value.is_string ())
@@ -200,6 +217,8 @@ std::unique_ptr<Elements> pack (const octave_value& value, int type, const std::
       return full.is_int32_type () ? elements (full.int32_array_value ())
                                    : whole<int32NDArray, int32_t> (full, name);
     case FARCALL_LONG:
+      if (full.is_uint64_type ())
+        return other_sign<int64NDArray> (full.uint64_array_value (), name);
       return full.is_int64_type () ? elements (full.int64_array_value ())
                                    : whole<int64NDArray, int64_t> (full, name);
     case FARCALL_CHAR | is_unsigned:
@@ -212,6 +231,8 @@ std::unique_ptr<Elements> pack (const octave_value& value, int type, const std::
       return full.is_uint32_type () ? elements (full.uint32_array_value ())
                                     : whole<uint32NDArray, uint32_t> (full, name);
     case FARCALL_LONG | is_unsigned:
+      if (full.is_int64_type ())
+        return other_sign<uint64NDArray> (full.int64_array_value (), name);
       return full.is_uint64_type () ? elements (full.uint64_array_value ())
                                     : whole<uint64NDArray, uint64_t> (full, name);
     case FARCALL_FLOAT:
