@@ -43,9 +43,10 @@ pub(crate) fn is_calling() -> bool {
 
 /// Makes or starts a call of GridRPC.
 pub(super) fn calling<T>(call: impl FnOnce() -> T) -> T {
-    IS_CALLING.set(true);
+    // A callback may make another call.
+    let before = IS_CALLING.replace(true);
     let made = call();
-    IS_CALLING.set(false);
+    IS_CALLING.set(before);
     made
 }
 
