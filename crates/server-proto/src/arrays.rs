@@ -148,6 +148,12 @@ pub(crate) struct Store {
     pub(crate) leaving: u64,
 }
 
+/// Whether an array is on its way to the disk or back.
+pub(crate) fn some_move(store: &Store) -> bool {
+    let mut arrays = store.arrays.values();
+    arrays.any(|array| matches!(array.location, Location::Moving))
+}
+
 impl Store {
     pub(crate) fn new(settings: ArrayLimits, memory: u64) -> Store {
         let limit = match settings.memory {
@@ -249,12 +255,6 @@ impl Store {
             .filter(rests)
             .map(|array| array.bytes)
             .sum()
-    }
-
-    /// Whether an array is on its way to the disk or back.
-    pub(crate) fn some_move(&self) -> bool {
-        let mut arrays = self.arrays.values();
-        arrays.any(|array| matches!(array.location, Location::Moving))
     }
 
     /// The calls that wait for arrays.

@@ -8,16 +8,17 @@ mod pull;
 pub(crate) mod room;
 pub(crate) mod source;
 mod stored;
+mod turns;
 
 use crate::arrays::Store;
 use crate::context::Context;
-use crate::keys::{CallKey, ConnectionKey, MemoryKey};
+use crate::keys::{ConnectionKey, MemoryKey};
 use crate::names::{DataFile, Names};
 use crate::settings::Settings;
 use farcall_directory::message::MOST_DATA;
 use farcall_rpc_proto::server::Event;
 use farcall_rpc_proto::{HandleId, Nanos};
-use std::collections::VecDeque;
+use turns::Turns;
 
 /// All stored arrays and named data.
 pub(crate) struct Data {
@@ -29,10 +30,8 @@ pub(crate) struct Data {
     sources: source::Sources,
     /// Files of the data folder that are being read.
     data_reads: Vec<(HandleId, MemoryKey)>,
-    /// Calls whose turn to use arrays may have come.
-    candidates: VecDeque<CallKey>,
-    /// Calls whose turn has come, and which wait for memory for an array.
-    starved: Vec<CallKey>,
+    /// Calls that wait to use arrays.
+    pub(crate) turns: Turns,
     /// Until when no array is sent to the disk after a refusal, and the reason.
     refused: Option<(Nanos, String)>,
 }
@@ -48,27 +47,9 @@ impl Data {
             pulls: pull::Pulls::default(),
             sources: source::Sources::default(),
             data_reads: Vec::new(),
-            candidates: VecDeque::new(),
-            starved: Vec::new(),
+            turns: Turns::default(),
             refused: None,
         }
-    }
-
-    /// Whether the turn of some call may have come.
-    pub(crate) fn has_candidates(&self) -> bool {
-        !self.candidates.is_empty()
-    }
-
-    /// Whether a call waits for memory for one of its arrays.
-    pub(crate) fn starves(&self) -> bool {
-        !self.starved.is_empty()
-    }
-
-    /// Lets the turn of calls that wait for memory come again: some is free, or one call less goes
-    /// on. Returns whether there are any.
-    pub(crate) fn look_again(&mut self) -> bool {
-        self.candidates.extend(&self.starved);
-        !std::mem::take(&mut self.starved).is_empty()
     }
 
     /// Why a client is refused that shows the name of a loan instead of credentials.

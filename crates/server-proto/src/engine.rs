@@ -73,6 +73,14 @@ pub(crate) struct Engine {
     idle_since: Option<Nanos>,
 }
 
+/// Continues with calls whose turn to use stored arrays has come.
+fn serve_candidates(engine: &mut Engine) {
+    while engine.data.turns.has_candidates() {
+        engine.data.serve_candidates(&mut engine.cx);
+        engine.settle();
+    }
+}
+
 impl Engine {
     pub(crate) fn new<'d>(
         settings: Settings,
@@ -240,7 +248,7 @@ impl Engine {
         self.use_room();
         source::begin_queued(&mut self.data, &mut self.cx);
         takeover::go_on(self);
-        self.serve_candidates();
+        serve_candidates(self);
         self.elements.dispatch(&mut self.cx);
         self.grant_held();
         self.elements.dispatch(&mut self.cx);
@@ -250,23 +258,15 @@ impl Engine {
         self.settle();
     }
 
-    /// Continues with calls whose turn to use stored arrays has come.
-    fn serve_candidates(&mut self) {
-        while self.data.has_candidates() {
-            self.data.serve_candidates(&mut self.cx);
-            self.settle();
-        }
-    }
-
     /// Continues with calls that have waited for memory.
     fn use_room(&mut self) {
         if !std::mem::take(&mut self.cx.has_room) || self.cx.stopping.is_some() {
             return;
         }
         // Calls that were accepted before come first.
-        if self.data.look_again() {
-            self.serve_candidates();
-            if self.data.starves() {
+        if self.data.turns.look_again() {
+            serve_candidates(self);
+            if self.data.turns.starves() {
                 return;
             }
         }

@@ -107,7 +107,7 @@ impl Server {
 
     /// Whether a turn would do something even without a new event.
     pub fn has_work(&self) -> bool {
-        self.engine.data.has_candidates() || self.engine.cx.has_room
+        self.engine.data.turns.has_candidates() || self.engine.cx.has_room
     }
 
     /// When to call [`Server::turn`] again at the latest, in nanoseconds since the start.

@@ -171,8 +171,8 @@ pub struct Workers {
     #[serde(deserialize_with = "farcall_quantity::size")]
     pub memory: u64,
     /// Microseconds for which the server and its workers poll for work before they sleep, while the
-    /// cores are idle. Polling saves the time to wake up; 0 saves processor time instead. The server
-    /// polls longer for a quick disk.
+    /// cores are idle. Polling saves the time to wake up; 0 saves processor time instead. The
+    /// server polls longer for a quick disk.
     pub spin_us: u64,
     /// Folder for files of running calls, and for arrays when memory is short. Without one, the
     /// system's folder for temporary files.

@@ -1,4 +1,5 @@
-//! How long an answer takes that no processor computes, such as that of a disk.
+//! How long an answer takes that no processor computes, such as that of a disk. It says how long to
+//! spin for the next one, and does not spin itself.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

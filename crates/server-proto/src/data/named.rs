@@ -180,7 +180,7 @@ impl Data {
                 }
             }
         }
-        self.candidates.extend(self.arrays.waiting());
+        self.turns.extend(self.arrays.waiting());
         cx.has_room = true;
     }
 }

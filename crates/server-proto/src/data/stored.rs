@@ -4,7 +4,7 @@
 
 use super::{Data, destination, room};
 use crate::action::{Action, Transfer};
-use crate::arrays::{Array, Location, Remains, Turn, Use};
+use crate::arrays::{Array, Location, Remains, Turn, Use, some_move};
 use crate::call::{self, ActiveCall, Task};
 use crate::connection::Offer;
 use crate::context::{Context, Step};
@@ -192,16 +192,15 @@ impl Data {
     /// Lets a call that uses stored arrays wait for its turn.
     pub(crate) fn await_turn(&mut self, cx: &mut Context, key: CallKey) {
         cx.calls[key].enter(call::State::Waiting);
-        self.candidates.push_back(key);
-        cx.has_room |= self.look_again();
+        self.turns.extend([key]);
+        cx.has_room |= self.turns.look_again();
     }
 
     /// Lets a call wait until there is memory for an array. It fails if nobody will give any back.
     pub(super) fn await_memory(&mut self, cx: &mut Context, key: CallKey, id: HandleId) {
         // A call whose array is being read runs next.
-        if self.arrays.some_move() || cx.some_call_goes_on() {
-            self.starved.retain(|other| *other != key);
-            return self.starved.push(key);
+        if some_move(&self.arrays) || cx.some_call_goes_on() {
+            return self.turns.starve(key);
         }
         let text = format!("has no memory for the array {id} now; try again");
         cx.fail(key, FailureKind::Busy, &text);
@@ -211,7 +210,7 @@ impl Data {
     /// next one finds its memory free.
     pub(crate) fn serve_candidates(&mut self, cx: &mut Context) {
         while cx.steps.is_empty()
-            && let Some(key) = self.candidates.pop_front()
+            && let Some(key) = self.turns.pop()
         {
             let Some(call) = cx.calls.get(key) else {
                 continue;
@@ -321,7 +320,7 @@ impl Data {
         if is_on_disk && self.arrays.get(id).is_none() {
             remove_file(cx, id);
         }
-        self.candidates.extend(self.arrays.waiting());
+        self.turns.extend(self.arrays.waiting());
         cx.has_room = true;
     }
 
@@ -352,8 +351,8 @@ impl Data {
         if let Some(lost) = self.arrays.returned(id, memory) {
             cx.free(lost);
         }
-        cx.has_room |= self.starves();
-        self.candidates.extend(self.arrays.waiting());
+        cx.has_room |= self.turns.starves();
+        self.turns.extend(self.arrays.waiting());
     }
 
     /// Fails the calls that wait for an array which cannot be read from the disk now. The next call
@@ -387,7 +386,7 @@ impl Data {
         let uses = std::mem::take(&mut call.uses);
         call.memory.data.clear();
         let (waiting, ended) = self.arrays.finish(key, &uses, failed);
-        self.candidates.extend(waiting);
+        self.turns.extend(waiting);
         for (id, remains) in ended {
             clear(cx, id, remains, Context::free);
         }

@@ -199,7 +199,7 @@ impl Engine {
             (_, None) => {}
         }
         // Its arrays may go to the disk now.
-        let starves = cx.clients.someone_starves() || self.data.starves();
+        let starves = cx.clients.someone_starves() || self.data.turns.starves();
         cx.has_room |= starves || self.durable_calls.await_memory();
         if let Some(worker) = call.run.object {
             let now = cx.steady_ms();

@@ -282,7 +282,7 @@ impl Engine {
         let is_first = is_small || (cx.clients.is_receiving(key, &cx.calls) && !waits);
         let own = Starved::new(key, (sent, bytes), cx.now());
         // A running call may wait for this one, which is then refused if it cannot begin.
-        let is_behind = self.data.starves() && !cx.may_call_back(key);
+        let is_behind = self.data.turns.starves() && !cx.may_call_back(key);
         if !is_first && (is_behind || cx.clients.is_behind_starved(&own, &cx.memory)) {
             return MemoryGrant::Later;
         }

@@ -306,14 +306,14 @@ fn a_call_waits_for_memory_for_its_array_while_another_one_runs() {
     engine.received(running);
     fill(&mut engine);
     let waiting = [(); 2].map(|()| get(&mut engine, id));
-    assert!(engine.data.starves());
+    assert!(engine.data.turns.starves());
     let finished = Finished {
         exec_nanos: 1,
         failure: None,
     };
     engine.handle(Event::Finished(worker, running, finished));
     engine.turn();
-    assert!(!engine.data.starves());
+    assert!(!engine.data.turns.starves());
     end_read(&mut engine);
     for key in waiting {
         assert!(!engine.cx.calls.contains(key), "it has the array");
@@ -342,7 +342,7 @@ fn of_two_calls_that_wait_for_memory_one_fails_and_the_other_one_gets_it() {
     let arriving = engine.cx.calls.insert(arriving);
     fill(&mut engine);
     let waiting = get(&mut engine, id);
-    assert!(engine.data.starves());
+    assert!(engine.data.turns.starves());
     let of = Use {
         id,
         writes: false,
@@ -354,7 +354,7 @@ fn of_two_calls_that_wait_for_memory_one_fails_and_the_other_one_gets_it() {
     engine.data.await_turn(&mut engine.cx, arriving);
     engine.turn();
     assert!(!engine.cx.calls.contains(arriving), "it has failed");
-    assert!(!engine.data.starves());
+    assert!(!engine.data.turns.starves());
     end_read(&mut engine);
     assert!(!engine.cx.calls.contains(waiting), "it has the array");
     assert_eq!(engine.data.arrays.undefined(id), None);
