@@ -453,21 +453,13 @@ fn serve(libraries: &Path, options: &[&str]) -> Result<Daemon, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Command {
-        #[command(flatten)]
-        arguments: Arguments,
-    }
+    use crate::program::arguments;
 
     /// Without its rows, no bar of the Python client would be missed.
     #[test]
     fn a_check_needs_the_clients_whose_bars_it_checks() {
-        let words = ["call", "--python", "/bin/false"];
         let start = |more: &[&str]| {
-            let words = words.iter().chain(more);
-            let Command { arguments } = Command::parse_from(words);
+            let arguments = arguments([&["--python", "/bin/false"], more].concat()).unwrap();
             let started = Contenders::start(&arguments, "farcall://127.0.0.1:1");
             started.map(|contenders| contenders.ours.len())
         };

@@ -427,13 +427,7 @@ fn dgesv_rows(cases: &[Case], counts: &[usize]) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Command {
-        #[command(flatten)]
-        arguments: Arguments,
-    }
+    use crate::program::arguments;
 
     #[test]
     fn what_cannot_be_measured_is_refused() {
@@ -450,16 +444,15 @@ mod tests {
         ] {
             let [option, value] = wrong;
             let word = format!("{option}={value}");
-            assert!(Command::try_parse_from(["load", &word]).is_err(), "{word}");
+            assert!(arguments::<Arguments>(vec![&word]).is_err(), "{word}");
         }
         let words = [
-            "load",
             "world",
             "--links=lan,world",
             "--functions=pdsyev",
             "--clients=1,4",
         ];
-        let Command { arguments } = Command::parse_from(words);
+        let arguments: Arguments = arguments(words.to_vec()).unwrap();
         assert_eq!(arguments.counts(64), [1, 4]);
         assert!(arguments.far.wants_link("lan") && !arguments.far.wants_link("domestic"));
         assert!(!arguments.far.wants_function("scalapack/pdposv"));

@@ -35,3 +35,10 @@ pub(crate) fn interface_file(libraries: &Path, name: &str) -> Result<PathBuf, Fa
         ))),
     }
 }
+
+/// The arguments of a benchmark, from the words after its name.
+#[cfg(test)]
+pub(crate) fn arguments<A: clap::Args>(words: Vec<&str>) -> Result<A, clap::Error> {
+    let command = A::augment_args(clap::Command::new("bench").no_binary_name(true));
+    A::from_arg_matches(&command.try_get_matches_from(words)?)
+}

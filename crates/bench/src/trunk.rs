@@ -156,17 +156,11 @@ impl From<LabError> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Command {
-        #[command(flatten)]
-        arguments: Arguments,
-    }
+    use crate::program::arguments;
 
     #[test]
     fn what_is_skipped_is_not_unknown() {
-        let Command { arguments } = Command::parse_from(["trunk", "--only", "NFS"]);
+        let arguments: Arguments = arguments(vec!["--only", "NFS"]).unwrap();
         assert!(!arguments.begins("(a)"));
         assert!(
             arguments
