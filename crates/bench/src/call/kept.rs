@@ -17,7 +17,7 @@ const ELEMENTS: usize = 8 << 20;
 const BYTES: usize = 8 * ELEMENTS;
 /// Exchanges of large arrays, and durable calls, in a round.
 const LARGE: usize = 3;
-const SUBMITTED: usize = 50;
+const SUBMITTED: usize = 200;
 /// Clients that submit at the same time, and calls of each.
 const CLIENTS: usize = 64;
 const OF_EACH: usize = 60;
