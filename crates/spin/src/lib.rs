@@ -21,7 +21,7 @@ const LATE: u64 = 500_000;
 /// First pause of spinning, in nanoseconds. It doubles each time that spinning fails again soon
 /// after.
 const PAUSE: u64 = 10_000_000;
-/// Longest pause. A try on a busy core costs a few milliseconds, and so a few per cent of the waits.
+/// Longest pause. A try on a busy core costs a few milliseconds.
 const LONGEST_PAUSE: u64 = 100_000_000;
 
 /// The spinning state that the threads of one kind share.
