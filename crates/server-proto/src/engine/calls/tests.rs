@@ -240,14 +240,18 @@ fn an_array_without_memory_can_be_dropped_and_nothing_else() {
     assert_eq!(engine.cx.memory.used(), 0);
 }
 
-/// Asks for an array that is on the disk, without a client.
-fn get(engine: &mut Engine, id: HandleId) -> CallKey {
-    let of = Use {
+fn read_of(id: HandleId) -> Use {
+    Use {
         id,
         writes: false,
         replaces: false,
         array: 0,
-    };
+    }
+}
+
+/// Asks for an array that is on the disk, without a client.
+fn get(engine: &mut Engine, id: HandleId) -> CallKey {
+    let of = read_of(id);
     let mut get = ActiveCall::get(user(), (ConnectionKey::NONE, 1), 8000, of);
     get.connection = None;
     let key = engine.cx.calls.insert(get);
@@ -343,12 +347,7 @@ fn of_two_calls_that_wait_for_memory_one_fails_and_the_other_one_gets_it() {
     fill(&mut engine);
     let waiting = get(&mut engine, id);
     assert!(engine.data.turns.starves());
-    let of = Use {
-        id,
-        writes: false,
-        replaces: false,
-        array: 0,
-    };
+    let of = read_of(id);
     engine.cx.calls[arriving].uses = vec![of];
     engine.data.arrays.line_up(arriving, &[of]);
     engine.data.await_turn(&mut engine.cx, arriving);
