@@ -46,14 +46,19 @@ int main(int, char **argv) {
 """
 
 
-def test_what_a_program_passes_is_whole_or_refused(start, tmp_path):
-    source = tmp_path / "passes.cpp"
-    source.write_text(PROGRAM)
-    program = compile_c(source, tmp_path / "passes", compiler=COMPILER)
-    ran = run(program, start(LANGUAGES).address)
+def output_of(text, tmp_path, server):
+    """What a program prints that calls the server."""
+    source = tmp_path / "program.cpp"
+    source.write_text(text)
+    ran = run(compile_c(source, tmp_path / "program", compiler=COMPILER), server.address)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def test_what_a_program_passes_is_whole_or_refused(start, tmp_path):
+    printed = output_of(PROGRAM, tmp_path, start(LANGUAGES))
     no_nul = "expected a name without NUL, given one with a NUL in it"
-    assert ran.stdout.splitlines() == [
+    assert printed.splitlines() == [
         "1000000001-1000000002-1000000003",
         "41",
         "expected a text, given NULL",
@@ -121,9 +126,5 @@ int main(int, char **argv) {
 
 def test_a_call_that_was_given_up_leaves_no_arrays_behind(start, tmp_path):
     """Nor does one that has ended, and that no wait has reported."""
-    source = tmp_path / "given_up.cpp"
-    source.write_text(GIVEN_UP)
-    program = compile_c(source, tmp_path / "given_up", compiler=COMPILER)
-    ran = run(program, start(LANGUAGES).address)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert int(ran.stdout) < 5000, f"{ran.stdout} pages more"
+    pages = int(output_of(GIVEN_UP, tmp_path, start(LANGUAGES)))
+    assert pages < 5000, f"{pages} pages more"
