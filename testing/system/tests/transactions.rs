@@ -77,10 +77,10 @@ fn add_pick(transaction: &mut Transaction, pick: &Function, out: &mut [u8; 8]) {
     unsafe { transaction.add(pick, arguments, &ArgumentOptions::default()) }.unwrap();
 }
 
-/// Whether a call runs.
-fn is_running(server: &Server) -> bool {
+/// How many calls run.
+fn running(server: &Server) -> u64 {
     let status: serde_json::Value = serde_json::from_str(&server.status().unwrap()).unwrap();
-    status["jobs"]["running"] == 1
+    status["jobs"]["running"].as_u64().unwrap()
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_server_that_comes_back_with_another_interface_gets_no_call() {
     unsafe { transaction.add(&pick, arguments, &ArgumentOptions::default()) }.unwrap();
     let address = before.host_and_port().to_owned();
     let replaced = std::thread::spawn(move || {
-        wait_until("it naps", || is_running(&before.connect()));
+        wait_until("it naps", || running(&before.connect()) == 1);
         before.kill();
         let after = ServerProcess::of(&[VERSIONS[1]]);
         after.options(&["--listen", &address]).start()
@@ -210,6 +210,70 @@ fn add_nap(transaction: &mut Transaction, nap: &Function, time: Duration, x: &mu
     unsafe { transaction.add(nap, arguments, &ArgumentOptions::default()) }.unwrap();
 }
 
+/// Records a call of `join` that copies a stored array, and reads `x`.
+fn add_join(
+    transaction: &mut Transaction,
+    join: &Function,
+    out: &mut [u8],
+    (array, x): (Deferred, &[u8; 8]),
+) {
+    let length = out.len() as i64;
+    let arguments = &mut [
+        Argument::Out(out),
+        Argument::Skip,
+        Argument::In(x),
+        Argument::Scalar(Scalar::Int(length)),
+        Argument::Scalar(Scalar::Int(8)),
+    ];
+    let ways = ArgumentOptions {
+        deferred: vec![(1, array)],
+        ..ArgumentOptions::default()
+    };
+    // SAFETY: who calls this keeps the arrays until the transaction has run.
+    unsafe { transaction.add(join, arguments, &ways) }.unwrap();
+}
+
+/// A call fails because somebody has dropped its array. Another call computes meanwhile, and cannot
+/// be made again, because its result replaces what it reads.
+#[test]
+fn a_result_is_fetched_before_lost_arrays_are_made_again() {
+    const LENGTH: usize = 8192;
+    let process = ServerProcess::of(&[MOVES]).options(&["--pes", "2"]).start();
+    let server = process.connect();
+    let [copy, nap, join] = ["copy", "nap", "join"].map(|name| server.function(name).unwrap());
+    let (data, mut results) = ([7u8; LENGTH], [[0u8; LENGTH]; 2]);
+    let (mut short, mut long) = ([1; 8], [2; 8]);
+    let mut transaction = Transaction::new();
+    let array = transaction.defer();
+    add_copy(&mut transaction, &copy, array, &data);
+    add_nap(
+        &mut transaction,
+        &nap,
+        Duration::from_millis(500),
+        &mut short,
+    );
+    add_nap(&mut transaction, &nap, Duration::from_secs(1), &mut long);
+    for (out, x) in results.iter_mut().zip([&short, &long]) {
+        add_join(&mut transaction, &join, out, (array, x));
+    }
+    let other = process.connect();
+    let dropped = std::thread::spawn(move || {
+        let mut handles = Vec::new();
+        wait_until("the array is there, and both naps run", || {
+            handles = other.handles().unwrap();
+            handles.iter().any(|one| one.form.shape == [LENGTH as u64]) && running(&other) == 2
+        });
+        let mut found = handles.into_iter();
+        let found = found.find(|one| one.form.shape == [LENGTH as u64]).unwrap();
+        other.handle(found.id).unwrap().drop_array().unwrap();
+    });
+    let report = transaction.run(std::slice::from_ref(&server)).unwrap();
+    dropped.join().unwrap();
+    assert!(report.calls > transaction.len(), "nothing was made again");
+    assert_eq!(results, [data; 2]);
+    assert_eq!((short, long), ([1; 8], [2; 8]));
+}
+
 /// Somebody drops an array of a transaction, which makes all of that server again.
 #[test]
 fn arrays_that_are_made_again_are_not_left_behind() {
@@ -226,23 +290,10 @@ fn arrays_that_are_made_again_are_not_left_behind() {
         add_copy(&mut transaction, &copy, *array, data);
     }
     add_nap(&mut transaction, &nap, Duration::from_secs(1), &mut x);
+    let join = server.function("join").unwrap();
     for (array, out) in arrays.iter().zip(&mut results) {
         // It reads the array of the nap, too, so that it comes after the nap.
-        let length = out.len() as i64;
-        let arguments = &mut [
-            Argument::Out(out),
-            Argument::Skip,
-            Argument::In(&x),
-            Argument::Scalar(Scalar::Int(length)),
-            Argument::Scalar(Scalar::Int(8)),
-        ];
-        let ways = ArgumentOptions {
-            deferred: vec![(1, *array)],
-            ..ArgumentOptions::default()
-        };
-        let join = server.function("join").unwrap();
-        // SAFETY: the arrays outlive the transaction.
-        unsafe { transaction.add(&join, arguments, &ways) }.unwrap();
+        add_join(&mut transaction, &join, out, (*array, &x));
     }
     let other = process.connect();
     let dropped = std::thread::spawn(move || {
@@ -253,7 +304,7 @@ fn arrays_that_are_made_again_are_not_left_behind() {
             LENGTHS
                 .iter()
                 .all(|wanted| lengths.clone().any(|one| one == *wanted))
-                && is_running(&other)
+                && running(&other) == 1
         });
         let mut first = handles.into_iter();
         let first = first.find(|one| one.form.shape == [LENGTHS[0] as u64]);

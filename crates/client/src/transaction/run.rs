@@ -447,10 +447,13 @@ impl State {
     }
 
     /// Goes on without servers that have failed and where nothing is under way any more: what was
-    /// lost with them is made again.
+    /// lost with them is made again. Results that are about to be fetched may still be there.
     fn give_up_servers(&mut self, shared: &Shared<'_>, after: &mut After) {
-        let sites = &self.sites;
-        let idle = |loss: &mut Loss| sites[loss.server as usize].is_idle();
+        let (sites, results) = (&self.sites, &after.results);
+        let idle = |loss: &mut Loss| {
+            sites[loss.server as usize].is_idle()
+                && results.iter().all(|(_, server)| *server != loss.server)
+        };
         let losses: Vec<Loss> = self.losses.extract_if(.., idle).collect();
         for loss in losses {
             self.sites[loss.server as usize].has_lost_arrays();
