@@ -21,6 +21,9 @@ int main(int count, char **words)
     if (farcall_invoke(nap, 40, &slept) == FARCALL_OK)
         return 5;
     printf("%s\n", farcall_error_message());
+    farcall_set_deadline(nap, 1e-12);
+    if (farcall_invoke(nap, 40, &slept) == FARCALL_OK)
+        return 7;
     farcall_set_deadline(nap, 0.0);
     if (farcall_invoke(nap, 40, &slept) != FARCALL_OK || slept != 40)
         return 6;

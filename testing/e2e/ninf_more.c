@@ -90,6 +90,7 @@ static void test_executables(void) {
   CHECK(Ninf_executable_finalize(two[0]) == NINF_OK);
   CHECK(Ninf_executable_finalize(two[1]) == NINF_OK);
   CHECK(Ninf_executable_finalize(NULL) == NINF_ERROR);
+  CHECK(Ninf_executable_finalize(two[0]) == NINF_ERROR);
 }
 
 /* Each process of `often` crashes in its third call. */

@@ -195,18 +195,20 @@ Ninf_executable_t *Ninf_get_executable_from_session(int session) {
 }
 
 int Ninf_executable_finalize(Ninf_executable_t *executable) {
-  Ninf_executable_t **place;
+  Ninf_executable_t **place, *found;
 
-  if (executable == NULL)
-    return NINF_ERROR;
   pthread_mutex_lock(&lock);
   for (place = &executables; *place != NULL && *place != executable; place = &(*place)->next)
     continue;
-  if (*place != NULL)
-    *place = executable->next;
+  found = *place;
+  if (found != NULL)
+    *place = found->next;
   pthread_mutex_unlock(&lock);
-  free(executable->name);
-  free(executable);
+  /* It was finalized before. */
+  if (found == NULL)
+    return NINF_ERROR;
+  free(found->name);
+  free(found);
   return NINF_OK;
 }
 

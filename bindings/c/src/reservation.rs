@@ -139,6 +139,8 @@ pub unsafe extern "C" fn farcall_set_deadline(function: *mut Function, seconds: 
         let time = Duration::try_from_secs_f64(seconds)
             .map_err(|error| Problem::argument(format!("deadline: {seconds} s: {error}")))?;
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        // A deadline of less than a nanosecond is one.
+        let nanos = nanos.max(u64::from(seconds > 0.0));
         function.deadline.store(nanos, Ordering::Relaxed);
         Ok(Status::FarcallOk)
     })
