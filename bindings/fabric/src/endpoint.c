@@ -11,8 +11,12 @@
 
 /* Messages that one call of `endpoint_progress` receives. */
 #define BATCH 64
-/* Seconds of processor time for which `endpoint_close` tries to give away what was sent. */
-#define CLOSING 1
+/* `endpoint_close` gives up if nothing has moved for so many seconds. Between two tries, at most
+ * so many of them count: the process may be stopped, or wait for a processor. */
+#define CLOSING 1.0
+#define LONGEST_TRY 0.01
+/* Tries in which nothing has moved, after which it sleeps before each one. */
+#define BUSY_TRIES 1000
 
 int broken(struct endpoint *endpoint, uint32_t rank, const char *why) {
   fprintf(stderr, "farcall: rank %u, messages with rank %u: %s\n", endpoint->rank, rank, why);
@@ -112,23 +116,39 @@ struct endpoint *endpoint_open(farcall_channel *channel, completed *completed, v
   return endpoint;
 }
 
-static double processor_time(void) {
+static double seconds(void) {
   struct timespec now;
 
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  clock_gettime(CLOCK_MONOTONIC, &now);
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-void endpoint_close(struct endpoint *endpoint) {
-  /* The process may be stopped in between, so the time of the clock would say nothing. */
-  double end = processor_time() + CLOSING;
+/* Sends what waits to be sent, until nothing moves any more. */
+static void give_away(struct endpoint *endpoint) {
+  const struct timespec pause = {.tv_nsec = 1000000};
+  double last = seconds(), waited = 0;
 
-  while (endpoint->error == 0 && endpoint->size > 0 && processor_time() < end) {
-    if (endpoint->active.first == NULL && is_table_empty(&endpoint->offered))
-      break;
-    if (endpoint_progress(endpoint) == 0)
+  endpoint->quiet = 0;
+  while (endpoint->error == 0 && waited < CLOSING &&
+         (endpoint->active.first != NULL || !is_table_empty(&endpoint->offered))) {
+    double now, passed;
+
+    endpoint_progress(endpoint);
+    if (endpoint->quiet < BUSY_TRIES)
       sched_yield();
+    else
+      nanosleep(&pause, NULL);
+    now = seconds();
+    passed = now - last < LONGEST_TRY ? now - last : LONGEST_TRY;
+    /* The count of quiet tries began anew if anything moved. */
+    waited = endpoint->quiet <= 1 ? 0 : waited + passed;
+    last = now;
   }
+}
+
+void endpoint_close(struct endpoint *endpoint) {
+  if (endpoint->size > 0)
+    give_away(endpoint);
   changed(endpoint);
   for (uint32_t number = 0; number < endpoint->offered.room; number++)
     free(endpoint->offered.items[number]);
