@@ -224,7 +224,7 @@ fn measure(load: &Load) -> Result<Vec<Row>, Failure> {
         ("restore", breakdown.restore),
         ("run", breakdown.run),
         ("switch", breakdown.total),
-        ("daemon", daemon / 1e3 / breakdown.switches),
+        ("daemon", daemon * 1e6 / breakdown.switches),
         ("hidden and skew", each - breakdown.median),
     ];
     rows.extend(steps.map(|(step, value)| Row::new(format!("  {step}: {name}"), value, "us")));

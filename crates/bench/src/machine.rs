@@ -1,6 +1,7 @@
 //! Measures how busy the machine is, from the counters of its kernel. The counters are those of the
 //! whole machine, so other programs count too. The measuring thread does not count itself.
 
+use crate::failure::Failure;
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,6 +71,21 @@ impl Machine {
             load: sum / f64::from(count.max(1)),
         }
     }
+}
+
+/// Seconds that the threads of a process have been on processors. Threads that have ended do not
+/// count.
+pub(crate) fn cpu_seconds(pid: u32) -> Result<f64, Failure> {
+    let mut nanoseconds = 0;
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        // The first number is the time on a processor. A thread can end meanwhile.
+        let Ok(text) = fs::read_to_string(thread?.path().join("schedstat")) else {
+            continue;
+        };
+        let first = text.split_whitespace().next();
+        nanoseconds += first.and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+    }
+    Ok(nanoseconds as f64 / 1e9)
 }
 
 /// Number of threads that run or are ready to run. It begins the fourth word of /proc/loadavg.

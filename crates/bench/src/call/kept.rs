@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::progress;
 use crate::raw::RawPeer;
 use crate::table::{Better, Row};
-use farcall_client::{Argument, ArrayForm, Function, Handle, Options, Scalar, Server};
+use farcall_client::{Argument, ArrayForm, DurableCall, Function, Handle, Options, Scalar, Server};
 use farcall_rpc_proto::swap_bytes;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -48,7 +48,7 @@ pub(super) fn measure(arguments: &Arguments) -> Result<Vec<Row>, Failure> {
             both_ways(median_of(LARGE, || arrays.put_and_get(&server))?),
             both_ways(median_of(LARGE, || raw.exchange())?),
             BYTES as f64 / median_of(LARGE, || arrays.convert())? * 1e-6,
-            median_of(SUBMITTED, || submit(&null))? * 1e6,
+            median_of(SUBMITTED, || alone(&null))? * 1e6,
             median_of(SUBMITTED, || synced(folder.path()))? * 1e6,
             at_once(process.address(), &options)?,
         ];
@@ -188,26 +188,37 @@ fn at_once(address: &str, options: &Options) -> Result<f64, Failure> {
     let connect = |_| Server::connect(address, options.clone())?.function("bench/null");
     let nulls: Vec<Function> = (0..CLIENTS).map(connect).collect::<Result<_, _>>()?;
     let start = Instant::now();
-    std::thread::scope(|scope| {
-        let calls = |null| move || (0..OF_EACH).try_for_each(|_| submit(null).map(drop));
+    let calls: Vec<Vec<DurableCall>> = std::thread::scope(|scope| {
+        let calls = |null| move || (0..OF_EACH).map(|_| submit(null)).collect();
         let clients: Vec<_> = nulls.iter().map(|null| scope.spawn(calls(null))).collect();
-        clients.into_iter().try_for_each(|client| {
+        let ended = clients.into_iter().map(|client| {
             let ended = client.join();
             ended.unwrap_or_else(|_| Err(Failure::failed("a client of the benchmark ended")))
-        })
+        });
+        ended.collect::<Result<_, _>>()
     })?;
-    Ok((CLIENTS * OF_EACH) as f64 / start.elapsed().as_secs_f64())
+    let seconds = start.elapsed().as_secs_f64();
+    for call in calls.iter().flatten() {
+        call.forget()?;
+    }
+    Ok((CLIENTS * OF_EACH) as f64 / seconds)
 }
 
-/// Seconds until the server has acknowledged and run a durable call and its results are fetched.
-fn submit(null: &Function) -> Result<f64, Failure> {
-    let one = || Argument::Scalar(Scalar::Int(1));
+/// Seconds until a durable call is submitted and its results are fetched.
+fn alone(null: &Function) -> Result<f64, Failure> {
     let start = Instant::now();
-    let job = null.submit(&mut [one()], None)?;
-    job.describe()?.fetch(&mut [one()])?;
+    let call = submit(null)?;
     let seconds = start.elapsed().as_secs_f64();
-    job.forget()?;
+    call.forget()?;
     Ok(seconds)
+}
+
+/// Submits a durable call and fetches its results. The server keeps them.
+fn submit(null: &Function) -> Result<DurableCall, Failure> {
+    let one = || Argument::Scalar(Scalar::Int(1));
+    let call = null.submit(&mut [one()], None)?;
+    call.describe()?.fetch(&mut [one()])?;
+    Ok(call)
 }
 
 /// Seconds to overwrite a page and sync it to the disk. The file does not grow.

@@ -4,6 +4,7 @@
 
 use super::element::now;
 use crate::failure::Failure;
+use crate::machine::cpu_seconds;
 use crate::program;
 use farcall_channel::{Segment, Shape};
 use farcall_lab::Daemon;
@@ -275,16 +276,14 @@ impl BenchDaemon {
         Ok(command)
     }
 
-    /// Stops the daemon. Returns the times of the switches, and the daemon's processor time in
-    /// nanoseconds.
+    /// Stops the daemon. Returns the times of the switches, and the seconds that the daemon has
+    /// computed.
     pub(super) fn stop(mut self, sums: &Sums) -> Result<(Breakdown, f64), Failure> {
-        let stat = format!("/proc/{}/schedstat", self.process.id());
-        let stat = std::fs::read_to_string(stat).unwrap_or_default();
-        let processor = stat.split(' ').next().and_then(|field| field.parse().ok());
+        let processor = cpu_seconds(self.process.id())?;
         self.end();
         let mut text = String::new();
         self.trace.read_to_string(&mut text)?;
-        Ok((breakdown(&text, sums), processor.unwrap_or(f64::NAN)))
+        Ok((breakdown(&text, sums), processor))
     }
 
     fn end(&mut self) {

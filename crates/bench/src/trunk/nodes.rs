@@ -2,9 +2,9 @@
 //! Its peers are the state machines of trunks in this process, at the other ends of its links,
 //! which are TAP interfaces. They see only this trunk, not each other.
 
-use super::single::cpu_seconds;
 use super::{Arguments, Program, row};
 use crate::failure::Failure;
+use crate::machine::cpu_seconds;
 use crate::table::{Better, Row};
 use bytes::Bytes;
 use farcall_lab::{Lab, LabError, TrunkProcess};

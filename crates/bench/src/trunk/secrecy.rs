@@ -2,9 +2,10 @@
 //! both daemons for each delivered bit over links of 1 Gbit/s together, and that of two trunks in
 //! this process that pass frames of full length to each other.
 
-use super::single::{bulk, cpu_seconds};
+use super::single::bulk;
 use super::{Arguments, Program};
 use crate::failure::Failure;
+use crate::machine::cpu_seconds;
 use crate::table::{Better, Row};
 use bytes::Bytes;
 use farcall_lab::{Lab, Shape, TOPOLOGIES};

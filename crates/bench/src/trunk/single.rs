@@ -3,6 +3,7 @@
 
 use super::{Arguments, Program, at_least, at_most, row};
 use crate::failure::Failure;
+use crate::machine::cpu_seconds;
 use crate::table::{Row, median};
 use farcall_lab::{Flow, FlowKind, Lab, LabError, Shape, TOPOLOGIES};
 use std::process::Stdio;
@@ -130,15 +131,4 @@ fn round_trip(lab: &Lab, address: &str) -> Result<f64, Failure> {
         true => Err(Failure::failed(format!("ping said: {out}"))),
         false => Ok(median(&times) * 1000.0),
     }
-}
-
-/// Processor time of a process in seconds.
-pub(super) fn cpu_seconds(pid: u32) -> Result<f64, Failure> {
-    // The first number is the nanoseconds on a processor.
-    let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat"))?;
-    let nanoseconds = text
-        .split_whitespace()
-        .next()
-        .and_then(|word| word.parse::<f64>().ok());
-    Ok(nanoseconds.unwrap_or(f64::NAN) / 1e9)
 }
