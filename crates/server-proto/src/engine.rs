@@ -302,9 +302,13 @@ impl Engine {
         self.takeover.expire(cx);
         cx.note_counts(&self.links);
         if now >= self.next_sweep {
+            // A server that did not run has not read what clients have sent meanwhile.
+            let has_run = now < self.next_sweep + SWEEP;
             self.next_sweep = now + SWEEP;
-            self.end_stalled();
-            self.end_silent();
+            self.end_stalled(has_run);
+            if has_run {
+                self.end_silent();
+            }
             clients::show_life(&mut self.cx);
         }
         idle::end(self, now);

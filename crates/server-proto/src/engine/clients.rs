@@ -153,8 +153,8 @@ impl Engine {
     }
 
     /// Ends transfers that make no progress, because they hold memory, and transfers that are slow
-    /// while somebody waits for that memory.
-    pub(super) fn end_stalled(&mut self) {
+    /// while somebody waits for that memory. If the server itself has not run, it judges nobody.
+    pub(super) fn end_stalled(&mut self, has_run: bool) {
         let limits = &self.cx.settings.limits;
         let (stalled_s, busy_s) = (limits.stalled_s, limits.stalled_busy_s);
         let slower = format!(
@@ -163,7 +163,7 @@ impl Engine {
             limits.least_busy() as f64 / busy_s
         );
         let (mut silent, mut deaf) = (Vec::new(), Vec::new());
-        for (call, connection, why) in stalled(self) {
+        for (call, connection, why) in stalled(self, has_run) {
             match (self.cx.calls[call].state, why) {
                 (State::Receiving, why) => silent.push((call, why)),
                 (_, why) => deaf.push((connection, why)),
@@ -307,7 +307,7 @@ pub(crate) fn say_goodbye(engine: &mut Engine, key: ConnectionKey) {
 
 /// The transfers that are stalled. Time in which the server itself does not read does not
 /// count, nor does the time in which a client waits for its turn.
-fn stalled(engine: &mut Engine) -> Vec<(CallKey, ConnectionKey, Stall)> {
+fn stalled(engine: &mut Engine, has_run: bool) -> Vec<(CallKey, ConnectionKey, Stall)> {
     let Engine {
         cx,
         lanes,
@@ -350,7 +350,7 @@ fn stalled(engine: &mut Engine) -> Vec<(CallKey, ConnectionKey, Stall)> {
         };
         let known = &cx.clients[connection];
         let (began, moved) = moments(call, known, direction);
-        let reads = direction == Direction::Down || known.takes_input();
+        let reads = has_run && (direction == Direction::Down || known.takes_input());
         let pace = &known.paces[direction as usize];
         if !reads || lanes.waits(connection, direction) {
             over.push((connection, direction));
