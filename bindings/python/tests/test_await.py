@@ -323,7 +323,7 @@ def test_a_forked_child_drops_a_call_while_arrays_travel(library_server):
         os.waitpid(child, 0)
         pytest.fail("the child hangs")
     waits.join()
-    assert forks > 3 and travels.result().y.all() and call.result().y == 1
+    assert forks > 1 and travels.result().y.all() and call.result().y == 1
 
 
 def has_ended(child):

@@ -23,7 +23,7 @@ fn warns_once(server: &ServerProcess, before: usize, expected: &str) {
 #[test]
 fn a_slow_reader_is_one_line() {
     let config = format!(
-        "[limits]\nstalled_s = 0.3\n{}",
+        "[limits]\nstalled_s = 1.0\n{}",
         &memory(400)["[limits]\n".len()..]
     );
     let server = ServerProcess::of(&[LIBC])
@@ -35,7 +35,7 @@ fn a_slow_reader_is_one_line() {
     slow.send(&copy_call(2, copy, 64 * MIB as u64));
     slow.send(&frame(DATA, 2, &vec![5; 64 * MIB]));
     assert_eq!(slow.frame().kind, RESULT);
-    warns_once(&server, 0, "the client has not read results for 0.3 s");
+    warns_once(&server, 0, "the client has not read results for 1 s");
 }
 
 #[test]
