@@ -9,7 +9,7 @@ use super::beside;
 use super::contender::Contender;
 use super::disturbance::Disturbance;
 use super::raw::RawPeer;
-use super::table::{Better, Row, median, report_beside};
+use super::table::{Better, Row, median, report};
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::progress;
@@ -71,7 +71,7 @@ const PEERS_PYTHON: &str = ".venv-peers/bin/python";
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let machine = Machine::watch();
     let rows = measure_all(arguments)?;
-    report_beside(&rows, machine.end(), arguments.json, arguments.check)
+    report(&rows, machine.end(), arguments.json, arguments.check)
 }
 
 fn measure_all(arguments: &Arguments) -> Result<Vec<Row>, Failure> {

@@ -7,6 +7,7 @@
 mod rows;
 
 use crate::failure::Failure;
+use crate::machine::Machine;
 use crate::progress;
 use clap::Args;
 use farcall_flow::{Placement, Platform};
@@ -228,17 +229,20 @@ struct Measured {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let folder = crate::signals::folder()?;
+    let machine = Machine::watch();
     let rows = measure_all(arguments, folder.path())?;
+    let busy = machine.end();
     let missed = rows
         .iter()
         .filter(|row| row.passes() == Some(false))
         .count();
     if arguments.json {
         let rows: Vec<Value> = rows.iter().map(Row::json).collect();
-        println!(
-            "{}",
-            json!({ "schema": 1, "bench": "flow", "missed": missed, "rows": rows })
-        );
+        let mut told = json!({ "schema": 1, "bench": "flow", "missed": missed, "rows": rows });
+        busy.add_to(&mut told);
+        println!("{told}");
+    } else {
+        println!("{busy}");
     }
     if arguments.check && missed > 0 {
         return Err(Failure::failed(format!("{missed} bars missed")));

@@ -13,6 +13,7 @@ mod sharing;
 mod tree;
 
 use crate::failure::Failure;
+use crate::machine::Machine;
 use crate::progress;
 use clap::{Args, ValueEnum};
 use lost::{BenchDaemon, Load, processors};
@@ -88,6 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         is_wanted
     };
+    let machine = Machine::watch();
     let mut all = Vec::new();
     if begins(Part::Channel) {
         all.extend(channel::rows()?);
@@ -130,7 +132,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.part == Some(Part::Tree) {
         all.extend(tree::rows(arguments.seconds)?);
     }
-    rows::report(&all, arguments.json, arguments.check)
+    rows::report(&all, machine.end(), arguments.json, arguments.check)
 }
 
 fn loads(seconds: f64) -> Vec<Load> {

@@ -10,6 +10,7 @@ pub(super) mod world;
 
 use super::table::{Better, Row, median, report};
 use crate::failure::Failure;
+use crate::machine::Machine;
 use best::{Simulated, simulated};
 use calls::{Made, Planned};
 use clap::Args;
@@ -102,6 +103,7 @@ impl Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let machine = Machine::watch();
     let interfaces = ["linpack.idl", "ep.idl"];
     let interfaces =
         interfaces.map(|name| crate::program::interface_file(&arguments.libraries, name));
@@ -125,7 +127,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut rows = rows(arguments, &plan, &rounds)?;
     rows.push(cost::placement()?);
     rows.push(cost::question(&arguments.libraries)?);
-    report(&rows, arguments.json, arguments.check)
+    report(&rows, machine.end(), arguments.json, arguments.check)
 }
 
 /// Prints the results of a policy at once, because a run takes minutes.

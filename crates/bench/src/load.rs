@@ -8,7 +8,8 @@ pub(crate) mod server;
 
 use crate::failure::Failure;
 use crate::machine::{self, Machine};
-use crate::table::{Better, Row, bars, median, report};
+use crate::progress;
+use crate::table::{Better, Row, bars, median, print_table};
 use clap::{Args, ValueEnum};
 use clients::{ClientSite, Pace, Run};
 use problem::Problem;
@@ -254,7 +255,7 @@ impl Case {
             let most = values.iter().copied().fold(0.0, f64::max);
             json!({ "max": most, "min": least, "mean": mean })
         };
-        json!({
+        let mut case = json!({
             "experiment": self.experiment,
             "way": self.way,
             "n": self.n,
@@ -264,12 +265,13 @@ impl Case {
             "mflops": spread(run.rates().map(|rate| rate * 1e-6).collect()),
             "mb_s": spread(run.throughputs().map(|rate| rate * 1e-6).collect()),
             "cpu_percent": self.machine.cpu_percent,
-            "load": self.machine.load,
             "t_response_s": run.response(),
             "t_wait_s": run.wait(),
             "slowest_client": run.unfairness().1,
             "fastest_client": run.unfairness().0,
-        })
+        });
+        self.machine.add_to(&mut case);
+        case
     }
 
     pub(crate) fn print_header() {
@@ -323,8 +325,9 @@ pub(crate) fn show(arguments: &Arguments, cases: &[Case], rows: &[Row]) -> Resul
             json!({ "schema": 1, "cases": cases, "rows": shown, "cores": cores() })
         );
     } else if !rows.is_empty() {
+        progress::over();
         println!();
-        report(rows, false, false)?;
+        print_table(rows);
     }
     match arguments.check {
         true => bars(rows),

@@ -2,6 +2,8 @@
 //! whole machine, so other programs count too. The measuring thread does not count itself.
 
 use crate::failure::Failure;
+use serde_json::{Value, json};
+use std::fmt;
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,6 +72,28 @@ impl Machine {
             stolen_percent: percent(now.stolen, self.before.stolen),
             load: sum / f64::from(count.max(1)),
         }
+    }
+}
+
+impl Use {
+    /// Adds it to the JSON object of a benchmark.
+    pub(crate) fn add_to(&self, told: &mut Value) {
+        told["load"] = json!(self.load);
+        told["stolen_percent"] = json!(self.stolen_percent);
+    }
+}
+
+impl fmt::Display for Use {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Use {
+            load,
+            stolen_percent,
+            ..
+        } = self;
+        write!(
+            f,
+            "(load of the machine {load:.1}, {stolen_percent:.1} % of its time stolen)"
+        )
     }
 }
 

@@ -8,7 +8,7 @@ mod programs;
 use crate::failure::Failure;
 use crate::machine::Machine;
 use crate::progress;
-use crate::table::{Better, Row, report_beside};
+use crate::table::{Better, Row, report};
 use clap::Args;
 use farcall_lab::Daemon;
 use programs::Programs;
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let machine = Machine::watch();
     let mut rows = here(arguments, &programs)?;
     rows.extend(line::measure(arguments, &programs)?);
-    report_beside(&rows, machine.end(), arguments.json, arguments.check)
+    report(&rows, machine.end(), arguments.json, arguments.check)
 }
 
 impl Arguments {

@@ -6,6 +6,7 @@ mod sshd;
 
 use crate::contender::Contender;
 use crate::failure::Failure;
+use crate::machine::Machine;
 use crate::progress;
 use crate::table::{Better, Row, report};
 use clap::Args;
@@ -49,6 +50,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let machine = Machine::watch();
     let mut command = Command::new(crate::program::farcall()?);
     command
         .args([
@@ -87,7 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         None => progress::left_out("no sshd: the row of ssh is skipped; scripts/setup programs"),
     }
-    report(&rows, arguments.json, arguments.check)
+    report(&rows, machine.end(), arguments.json, arguments.check)
 }
 
 /// Seconds of the rounds of two contenders, in turn.

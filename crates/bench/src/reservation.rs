@@ -3,6 +3,7 @@
 
 use super::table::{Better, Row, report};
 use crate::failure::Failure;
+use crate::machine::Machine;
 use clap::Args;
 use farcall_client::{Argument, Error, Function, Options, ReservationSpec, Scalar, Server};
 use farcall_lab::Daemon;
@@ -65,6 +66,7 @@ struct Rates {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let machine = Machine::watch();
     let lab = Lab::build(&[&[0][..]; 3], None)?;
     lab.shape_link(SERVER, 0, [LINK; 2])?;
     let folder = crate::signals::folder()?;
@@ -86,7 +88,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     });
     bulk.end()?;
     let [with, without] = measured?;
-    report(&rows(with, without), arguments.json, arguments.check)
+    let rows = rows(with, without);
+    report(&rows, machine.end(), arguments.json, arguments.check)
 }
 
 fn start(lab: &Lab, folder: &Path) -> Result<Daemon, Failure> {

@@ -9,7 +9,7 @@ mod timeline;
 
 use crate::failure::Failure;
 use crate::machine::Machine;
-use crate::table::{Better, Row, report_beside};
+use crate::table::{Better, Row, report};
 use calls::{Fate, Made, Plan};
 use clap::Args;
 use farcall_lab::stack::{SITES, Stack, StackShape, head, name_of, node_name};
@@ -107,7 +107,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         _ => None,
     });
     told.for_each(|error| tell(&format!("a failure that was told: {error}")));
-    report_beside(&rows(&plan, &made), busy, arguments.json, arguments.check)?;
+    report(&rows(&plan, &made), busy, arguments.json, arguments.check)?;
     match made.iter().any(|made| matches!(made.fate, Fate::Wrong)) {
         true => Err(Failure::failed("a call returned a wrong result")),
         false => Ok(()),

@@ -60,37 +60,16 @@ impl Row {
     }
 }
 
-/// Prints the rows. With `check`, a missed bar is a failure.
-pub(crate) fn report(rows: &[Row], as_json: bool, check: bool) -> Result<(), Failure> {
-    progress::over();
-    match as_json {
-        true => println!("{}", told(rows, None)),
-        false => print_table(rows),
-    }
-    match check {
-        true => bars(rows),
-        false => Ok(()),
-    }
-}
-
-/// The rows as JSON, with how busy the machine was if that is known.
-fn told(rows: &[Row], busy: Option<Use>) -> Value {
+/// The rows as JSON, with how busy the machine was.
+fn told(rows: &[Row], busy: Use) -> Value {
     let rows: Vec<Value> = rows.iter().map(Row::to_json).collect();
     let mut told = json!({ "schema": 1, "rows": rows });
-    if let Some(busy) = busy {
-        told["load"] = json!(busy.load);
-        told["stolen_percent"] = json!(busy.stolen_percent);
-    }
+    busy.add_to(&mut told);
     told
 }
 
 /// Prints the rows, and how busy the machine was. With `check`, a missed bar is a failure.
-pub(crate) fn report_beside(
-    rows: &[Row],
-    busy: Use,
-    as_json: bool,
-    check: bool,
-) -> Result<(), Failure> {
+pub(crate) fn report(rows: &[Row], busy: Use, as_json: bool, check: bool) -> Result<(), Failure> {
     progress::over();
     if !as_json {
         print_table(rows);
@@ -108,11 +87,8 @@ pub(crate) fn end_beside(
 ) -> Result<(), Failure> {
     progress::over();
     match as_json {
-        true => println!("{}", told(rows, Some(busy))),
-        false => println!(
-            "(load of the machine {:.1}, {:.1} % of its time stolen)",
-            busy.load, busy.stolen_percent
-        ),
+        true => println!("{}", told(rows, busy)),
+        false => println!("{busy}"),
     }
     match check {
         true => bars(rows),
@@ -146,7 +122,7 @@ pub(crate) fn show(rows: &[Row], are_first: bool) {
     print_rows(rows);
 }
 
-fn print_table(rows: &[Row]) {
+pub(crate) fn print_table(rows: &[Row]) {
     print_header();
     print_rows(rows);
 }
@@ -241,7 +217,7 @@ mod tests {
             load: 1.5,
         };
         let rows = [row(1.9, Better::Lower), row(2.1, Better::Lower)];
-        let told = told(&rows, Some(busy));
+        let told = told(&rows, busy);
         assert_eq!(
             (&told["load"], &told["stolen_percent"]),
             (&json!(1.5), &json!(3.5))

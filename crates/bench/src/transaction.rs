@@ -6,6 +6,7 @@ mod program;
 
 use super::table::{Better, Row, report};
 use crate::failure::Failure;
+use crate::machine::Machine;
 use clap::Args;
 use farcall_client::{Options, Server};
 use farcall_lab::Daemon;
@@ -55,6 +56,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let machine = Machine::watch();
     let interfaces = ["blas.idl", "lapack.idl"];
     let interfaces =
         interfaces.map(|name| crate::program::interface_file(&arguments.libraries, name));
@@ -84,7 +86,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let panicked = |_| Err(Failure::failed("the client panicked"));
         client.join().unwrap_or_else(panicked)
     });
-    report(&measured?, arguments.json, arguments.check)
+    report(&measured?, machine.end(), arguments.json, arguments.check)
 }
 
 /// Starts a server with one processor element on each host except the client's. Each server can

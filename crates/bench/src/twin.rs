@@ -5,6 +5,7 @@
 mod world;
 
 use crate::failure::Failure;
+use crate::machine::Machine;
 use crate::table::{Better, Row, report};
 use clap::Args;
 use farcall_random::SplitMix64;
@@ -74,6 +75,7 @@ struct Course<'a> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let machine = Machine::watch();
     let interface = crate::program::interface_file(&arguments.libraries, "bench.idl")?;
     let (loads, changes) = match arguments.quick {
         true => (1, QUICK_CHANGES),
@@ -93,7 +95,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let near = errors.changes.iter().filter(|error| **error <= NEAR);
     let share = near.count() as f64 / errors.changes.len() as f64;
-    report(&rows(errors, share), arguments.json, arguments.check)
+    let rows = rows(errors, share);
+    report(&rows, machine.end(), arguments.json, arguments.check)
 }
 
 impl<'a> Course<'a> {

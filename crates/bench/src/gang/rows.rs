@@ -2,6 +2,7 @@
 //! A figure that is not a number misses every bar.
 
 use crate::failure::Failure;
+use crate::machine::Use;
 use crate::progress;
 use serde_json::{Value, json};
 
@@ -89,13 +90,15 @@ impl Row {
     }
 }
 
-/// Prints the rows. With `check`, a missed bar is a failure.
-pub(super) fn report(rows: &[Row], as_json: bool, check: bool) -> Result<(), Failure> {
+/// Prints the rows, and how busy the machine was. With `check`, a missed bar is a failure.
+pub(super) fn report(rows: &[Row], busy: Use, as_json: bool, check: bool) -> Result<(), Failure> {
     progress::over();
     let width = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
     if as_json {
         let rows: Vec<Value> = rows.iter().map(Row::to_json).collect();
-        println!("{}", json!({ "schema": 1, "rows": rows }));
+        let mut told = json!({ "schema": 1, "rows": rows });
+        busy.add_to(&mut told);
+        println!("{told}");
     } else {
         for row in rows {
             let peer = row.peer.map(|(name, value)| {
@@ -117,6 +120,7 @@ pub(super) fn report(rows: &[Row], as_json: bool, check: bool) -> Result<(), Fai
                 peer.unwrap_or_default()
             );
         }
+        println!("{busy}");
     }
     let missed: Vec<&str> = rows
         .iter()
