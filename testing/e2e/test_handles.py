@@ -293,6 +293,8 @@ def test_calls_wait_until_memory_has_room_for_their_arrays(start, tmp_path):
         "import time, farcall\n"
         "@farcall.library('total(IN int n, IN double x[n], OUT double y[1])')\n"
         "def total(x):\n    time.sleep(0.2)\n    return [x.sum()]\n"
+        "@farcall.library('both(IN int n, IN double x[n], IN double z[n], OUT double y[1])')\n"
+        "def both(x, z):\n    return [x.sum() + z.sum()]\n"
     )
     server = start(library, options=["--config", str(settings), "--workers", "8"]).connect()
     total, size = server.function("total"), 187_500
@@ -300,6 +302,11 @@ def test_calls_wait_until_memory_has_room_for_their_arrays(start, tmp_path):
     for _ in range(2):
         calls = [total.call_async(size, handle) for handle in kept]
         assert [call.result().y for call in calls] == [size * value for value in range(8)]
+    # Calls get an array each, and wait for those of others.
+    both = server.function("both")
+    pairs = [(first, second) for first in range(8) for second in range(first)]
+    calls = [both.call_async(size, kept[first], kept[second]) for first, second in pairs]
+    assert [call.result().y for call in calls] == [size * sum(pair) for pair in pairs]
 
 
 def test_from_the_shell(library_server, tmp_path):

@@ -235,7 +235,13 @@ impl Store {
 
     /// Whether there is memory for this many more bytes.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
-        self.resident.saturating_add(bytes) <= self.limit
+        self.lacks(bytes) == 0
+    }
+
+    /// How many bytes must leave memory before there is room for this many more.
+    pub(crate) fn lacks(&self, bytes: u64) -> u64 {
+        let needed = self.resident.saturating_add(bytes);
+        needed.saturating_sub(self.limit)
     }
 
     /// Whether there will be memory for this many more bytes when the arrays that go to the disk
@@ -273,15 +279,19 @@ impl Store {
         };
         let mut oldest = self.by_use.values().copied();
         let id = oldest.find(|id| self.arrays.get(id).is_some_and(idle))?;
+        self.begin_to_write(id)
+    }
+
+    /// Marks an array in memory as being written to the disk. Returns it with its bytes and memory.
+    pub(crate) fn begin_to_write(&mut self, id: HandleId) -> Option<(HandleId, u64, MemoryKey)> {
         let array = self.arrays.get_mut(&id)?;
-        let Location::Memory(memory) = std::mem::replace(&mut array.location, Location::Moving)
-        else {
+        let Location::Memory(memory) = array.location else {
             return None;
         };
+        array.location = Location::Moving;
         self.leaving += array.bytes;
         array.is_leaving = true;
-        let bytes = array.bytes;
-        Some((id, bytes, memory))
+        Some((id, array.bytes, memory))
     }
 
     /// The memory of the least recently used data file that nobody needs now. The file can be read
@@ -293,13 +303,32 @@ impl Store {
         };
         let mut oldest = self.by_use.values().copied();
         let id = oldest.find(|id| self.arrays.get(id).is_some_and(idle))?;
+        self.unload(id)
+    }
+
+    /// Lets go of the memory of a data file; `None` if the array is none.
+    pub(crate) fn unload(&mut self, id: HandleId) -> Option<MemoryKey> {
         let array = self.arrays.get_mut(&id)?;
-        let Location::Memory(memory) = std::mem::replace(&mut array.location, Location::File)
-        else {
+        let Location::Memory(memory) = array.location else {
             return None;
         };
+        array.file.as_ref()?;
+        array.location = Location::File;
         self.resident = self.resident.saturating_sub(array.bytes);
         Some(memory)
+    }
+
+    /// The arrays in memory that are wanted only by calls which wait, with their bytes. The one
+    /// that was wanted last comes first.
+    pub(crate) fn wanted_by(&self, waits: impl Fn(CallKey) -> bool) -> Vec<(HandleId, u64)> {
+        let latest = self.by_use.values().rev();
+        let known = latest.filter_map(|id| Some((*id, self.arrays.get(id)?)));
+        let may_leave = known.filter(|(_, array)| {
+            matches!(array.location, Location::Memory(_))
+                && array.bytes > 0
+                && array.calls.iter().all(|(call, _)| waits(*call))
+        });
+        may_leave.map(|(id, array)| (id, array.bytes)).collect()
     }
 
     /// Records that an array has left memory, or could not. Returns memory that nobody needs any

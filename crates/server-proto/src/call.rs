@@ -382,8 +382,10 @@ impl ActiveCall {
         client: (ConnectionKey, CallId),
         bytes: u64,
         of: Use,
+        now: Nanos,
     ) -> ActiveCall {
         let mut call = ActiveCall::of_one_piece(user, client, bytes);
+        call.times.accepted = now;
         call.streams.outgoing = Pieces::whole(bytes);
         call.task = Task::Get;
         call.uses.push(of);
@@ -396,8 +398,10 @@ impl ActiveCall {
         client: (ConnectionKey, CallId),
         wanted: SourceRequest,
         of: Use,
+        now: Nanos,
     ) -> ActiveCall {
         let mut call = ActiveCall::of_one_piece(user, client, 0);
+        call.times.accepted = now;
         call.task = Task::Write(Box::new(wanted));
         call.uses.push(of);
         call

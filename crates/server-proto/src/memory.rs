@@ -131,6 +131,12 @@ impl Memory {
         needed.saturating_sub(self.limit_of(bytes))
     }
 
+    /// Bytes that must become free for a stored array of this many bytes.
+    pub(crate) fn lacks_for_array(&self, bytes: u64) -> u64 {
+        let needed = self.in_use().saturating_add(of_array(bytes));
+        needed.saturating_sub(self.limit)
+    }
+
     /// Whether a request of this many bytes fits if clients keep their segments, and so many bytes
     /// of arrays stay.
     pub(crate) fn fits_beside(&self, bytes: u64, arrays: u64) -> bool {
@@ -359,6 +365,11 @@ impl Memory {
         }
         out.push(Action::FreeMemory(memory));
     }
+}
+
+/// The memory of a stored array of this many bytes.
+pub(crate) fn of_array(bytes: u64) -> u64 {
+    pages(bytes).unwrap_or(u64::MAX)
 }
 
 /// The length of whole pages with at least so many bytes.

@@ -57,7 +57,7 @@ pub(super) fn offer(
         replaces: false,
         array: 0,
     };
-    let call = ActiveCall::write(user, (key, request), wanted, of);
+    let call = ActiveCall::write(user, (key, request), wanted, of, cx.now());
     let call = cx.calls.insert(call);
     cx.clients[key].calls.insert(request, call);
     data.arrays.line_up(call, &[of]);

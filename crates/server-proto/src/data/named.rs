@@ -180,7 +180,7 @@ impl Data {
                 }
             }
         }
-        self.turns.extend(self.arrays.waiting());
+        self.turns.extend(cx, self.arrays.waiting());
         cx.has_room = true;
     }
 }

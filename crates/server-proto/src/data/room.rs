@@ -1,16 +1,18 @@
 //! Room in memory. If memory is short, arrays that nobody uses make way for calls and for other
 //! arrays: the memory of files of the data folder is freed, and other arrays are written to the
-//! disk. A request for which there will be no room even then is refused, so that no client waits
-//! for ever.
+//! disk. If calls wait for each other's arrays, those of the latest calls make way for the oldest
+//! call. A request for which there will be no room even then is refused, so that no client waits for
+//! ever.
 
 use super::Data;
 use crate::action::{Actions, Transfer};
+use crate::call::State;
 use crate::context::Context;
 use crate::disk::Purpose;
-use crate::keys::MemoryKey;
-use crate::memory::{Memory, MemoryGrant, NoMemory};
+use crate::keys::{CallKey, MemoryKey};
+use crate::memory::{Memory, MemoryGrant, NoMemory, of_array};
 use crate::record::Content;
-use farcall_rpc_proto::{Failure, FailureKind, JobId, Nanos, Pieces};
+use farcall_rpc_proto::{Failure, FailureKind, HandleId, JobId, Nanos, Pieces};
 
 /// Pause after a disk has refused an array.
 const PAUSE: Nanos = 1_000_000_000;
@@ -95,17 +97,65 @@ fn write_unused(data: &mut Data, cx: &mut Context, is_necessary: impl Fn(&Data) 
     while cx.disk.takes_arrays
         && data.refused.is_none()
         && is_necessary(data)
-        && let Some((id, bytes, buffer)) = data.arrays.least_used()
+        && let Some(array) = data.arrays.least_used()
     {
-        let transfer = Transfer {
-            id: JobId(id.0),
-            content: Content::Array,
-            memory: buffer,
-            pieces: Pieces::whole(bytes),
-            about: None,
-        };
-        cx.disk.write(Purpose::Spill(id), transfer, &mut cx.out);
+        write(cx, array);
     }
+}
+
+fn write(cx: &mut Context, (id, bytes, buffer): (HandleId, u64, MemoryKey)) {
+    let transfer = Transfer {
+        id: JobId(id.0),
+        content: Content::Array,
+        memory: buffer,
+        pieces: Pieces::whole(bytes),
+        about: None,
+    };
+    cx.disk.write(Purpose::Spill(id), transfer, &mut cx.out);
+}
+
+/// Lets arrays that other calls wait with make way for an array of a call. Those of the latest
+/// calls leave first. Says whether that gives enough memory; if not, none leaves.
+pub(super) fn take(data: &mut Data, cx: &mut Context, key: CallKey, id: HandleId) -> bool {
+    let Some(array) = data.arrays.get(id) else {
+        return false;
+    };
+    // Only files keep to the limit of stored arrays when they are read.
+    let of_arrays = array.file.as_ref().map(|_| data.arrays.lacks(array.bytes));
+    let lacks = cx
+        .memory
+        .lacks_for_array(array.bytes)
+        .max(of_arrays.unwrap_or(0));
+    let waits = |call: CallKey| {
+        let known = cx.calls.get(call).filter(|_| call != key);
+        known.is_some_and(|call| call.state == State::Waiting)
+    };
+    let mut wanted = data.arrays.wanted_by(waits);
+    if !cx.disk.takes_arrays || data.refused.is_some() {
+        wanted.retain(|(id, _)| {
+            data.arrays
+                .get(*id)
+                .is_some_and(|array| array.file.is_some())
+        });
+    }
+    let mut given = 0;
+    let taken = wanted.into_iter().take_while(|(_, bytes)| {
+        let is_short = given < lacks;
+        given += if is_short { of_array(*bytes) } else { 0 };
+        is_short
+    });
+    let taken: Vec<HandleId> = taken.map(|(id, _)| id).collect();
+    if taken.is_empty() || given < lacks {
+        return false;
+    }
+    for id in taken {
+        if let Some(buffer) = data.arrays.unload(id) {
+            cx.free(buffer);
+        } else if let Some(array) = data.arrays.begin_to_write(id) {
+            write(cx, array);
+        }
+    }
+    true
 }
 
 /// Sends no array to the disk for a while.

@@ -192,15 +192,22 @@ impl Data {
     /// Lets a call that uses stored arrays wait for its turn.
     pub(crate) fn await_turn(&mut self, cx: &mut Context, key: CallKey) {
         cx.calls[key].enter(call::State::Waiting);
-        self.turns.extend([key]);
+        self.turns.extend(cx, [key]);
         cx.has_room |= self.turns.look_again();
     }
 
-    /// Lets a call wait until there is memory for an array. It fails if nobody will give any back.
+    /// Lets a call wait until there is memory for an array. If only calls of this kind are left,
+    /// the oldest one gets the memory of arrays that others wait with. It fails if that is too
+    /// little.
     pub(super) fn await_memory(&mut self, cx: &mut Context, key: CallKey, id: HandleId) {
         // A call whose array is being read runs next.
         if some_move(&self.arrays) || cx.some_call_goes_on() {
-            return self.turns.starve(key);
+            return self.turns.starve(cx, key);
+        }
+        let is_behind = self.turns.has_older(cx, key);
+        cx.has_room |= is_behind;
+        if is_behind || room::take(self, cx, key, id) {
+            return self.turns.starve(cx, key);
         }
         let text = format!("has no memory for the array {id} now; try again");
         cx.fail(key, FailureKind::Busy, &text);
@@ -320,7 +327,7 @@ impl Data {
         if is_on_disk && self.arrays.get(id).is_none() {
             remove_file(cx, id);
         }
-        self.turns.extend(self.arrays.waiting());
+        self.turns.extend(cx, self.arrays.waiting());
         cx.has_room = true;
     }
 
@@ -352,7 +359,7 @@ impl Data {
             cx.free(lost);
         }
         cx.has_room |= self.turns.starves();
-        self.turns.extend(self.arrays.waiting());
+        self.turns.extend(cx, self.arrays.waiting());
     }
 
     /// Fails the calls that wait for an array which cannot be read from the disk now. The next call
@@ -386,7 +393,7 @@ impl Data {
         let uses = std::mem::take(&mut call.uses);
         call.memory.data.clear();
         let (waiting, ended) = self.arrays.finish(key, &uses, failed);
-        self.turns.extend(waiting);
+        self.turns.extend(cx, waiting);
         for (id, remains) in ended {
             clear(cx, id, remains, Context::free);
         }
@@ -412,9 +419,8 @@ impl Data {
                     replaces: false,
                     array: 0,
                 };
-                let call = cx
-                    .calls
-                    .insert(ActiveCall::get(user, (key, request), bytes, wanted));
+                let get = ActiveCall::get(user, (key, request), bytes, wanted, cx.now());
+                let call = cx.calls.insert(get);
                 cx.clients[key].calls.insert(request, call);
                 self.arrays.line_up(call, &[wanted]);
                 self.await_turn(cx, call);

@@ -1,16 +1,25 @@
 //! The calls that wait to use stored arrays: those whose turn may have come, and those that wait
-//! for memory for one. It only lists them; `stored` looks whose turn it is.
+//! for memory for one. It only lists them, the oldest first; `stored` looks whose turn it is.
 
+use crate::context::Context;
 use crate::keys::CallKey;
-use std::collections::VecDeque;
+use farcall_rpc_proto::Nanos;
+use std::collections::BTreeSet;
+
+/// When a call was accepted. The key tells calls of the same moment apart.
+type Age = (Nanos, CallKey);
 
 /// The calls that wait to use stored arrays.
 #[derive(Default)]
 pub(crate) struct Turns {
     /// Calls whose turn may have come.
-    candidates: VecDeque<CallKey>,
+    candidates: BTreeSet<Age>,
     /// Calls whose turn has come, and which wait for memory for an array.
-    starved: Vec<CallKey>,
+    starved: BTreeSet<Age>,
+}
+
+fn age(cx: &Context, call: CallKey) -> Option<Age> {
+    Some((cx.calls.get(call)?.times.accepted, call))
 }
 
 impl Turns {
@@ -19,20 +28,20 @@ impl Turns {
         !self.candidates.is_empty()
     }
 
-    /// The next call whose turn may have come.
+    /// The oldest call whose turn may have come.
     pub(super) fn pop(&mut self) -> Option<CallKey> {
-        self.candidates.pop_front()
+        self.candidates.pop_first().map(|(_, call)| call)
     }
 
     /// The turn of these calls may have come.
-    pub(super) fn extend(&mut self, calls: impl IntoIterator<Item = CallKey>) {
-        self.candidates.extend(calls);
+    pub(super) fn extend(&mut self, cx: &Context, calls: impl IntoIterator<Item = CallKey>) {
+        let ages = calls.into_iter().filter_map(|call| age(cx, call));
+        self.candidates.extend(ages);
     }
 
     /// Lets a call wait for memory.
-    pub(super) fn starve(&mut self, call: CallKey) {
-        self.starved.retain(|other| *other != call);
-        self.starved.push(call);
+    pub(super) fn starve(&mut self, cx: &Context, call: CallKey) {
+        self.starved.extend(age(cx, call));
     }
 
     /// Whether a call waits for memory for one of its arrays.
@@ -40,10 +49,17 @@ impl Turns {
         !self.starved.is_empty()
     }
 
+    /// Whether an older call waits for memory.
+    pub(super) fn has_older(&self, cx: &Context, call: CallKey) -> bool {
+        let first = self.starved.first().copied();
+        first.is_some_and(|first| Some(first) < age(cx, call))
+    }
+
     /// Lets the turn of calls that wait for memory come again: some is free, or one call less goes
     /// on. Returns whether there are any.
     pub(crate) fn look_again(&mut self) -> bool {
-        self.candidates.extend(&self.starved);
-        !std::mem::take(&mut self.starved).is_empty()
+        let starves = self.starves();
+        self.candidates.append(&mut self.starved);
+        starves
     }
 }

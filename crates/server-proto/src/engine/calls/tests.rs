@@ -198,6 +198,10 @@ fn a_durable_call_without_memory_is_read_again_and_at_last_fails() {
 
 /// Stores an array of zeros.
 fn array(engine: &mut Engine) -> HandleId {
+    array_of(engine, 3)
+}
+
+fn array_of(engine: &mut Engine, byte: u8) -> HandleId {
     let form = ArrayForm {
         element: "double".into(),
         shape: vec![1000],
@@ -210,7 +214,7 @@ fn array(engine: &mut Engine) -> HandleId {
     };
     let cx = &mut engine.cx;
     let memory = cx.memory.hold(8000, &user(), &mut cx.out).unwrap();
-    let id = HandleId([3; 16]);
+    let id = HandleId([byte; 16]);
     let arrays = &mut engine.data.arrays;
     arrays.reserve(&user(), 8000);
     arrays.insert(id, &put, user(), ConnectionKey::NONE, memory);
@@ -252,7 +256,8 @@ fn read_of(id: HandleId) -> Use {
 /// Asks for an array that is on the disk, without a client.
 fn get(engine: &mut Engine, id: HandleId) -> CallKey {
     let of = read_of(id);
-    let mut get = ActiveCall::get(user(), (ConnectionKey::NONE, 1), 8000, of);
+    let now = engine.cx.now();
+    let mut get = ActiveCall::get(user(), (ConnectionKey::NONE, 1), 8000, of, now);
     get.connection = None;
     let key = engine.cx.calls.insert(get);
     engine.data.arrays.line_up(key, &[of]);
@@ -357,6 +362,75 @@ fn of_two_calls_that_wait_for_memory_one_fails_and_the_other_one_gets_it() {
     end_read(&mut engine);
     assert!(!engine.cx.calls.contains(waiting), "it has the array");
     assert_eq!(engine.data.arrays.undefined(id), None);
+}
+
+/// A call that has arrived and uses these arrays.
+fn call_with(engine: &mut Engine, of: [HandleId; 2], seconds: u64) -> CallKey {
+    let mut waiting = call(engine);
+    let cx = &mut engine.cx;
+    cx.free(waiting.memory.buffer.take().unwrap());
+    let request = call_of(waiting.function, vec![Some(Scalar::Int(1000)), None]);
+    request.encode(&mut waiting.message);
+    waiting.times.accepted = seconds * 1_000_000_000;
+    waiting.uses = of.map(read_of).to_vec();
+    let key = cx.calls.insert(waiting);
+    engine.data.arrays.line_up(key, &of.map(read_of));
+    key
+}
+
+/// Performs what the server wants of the disk, until it wants nothing more. Returns how many arrays
+/// it has written.
+fn move_arrays(engine: &mut Engine) -> usize {
+    let mut written = 0;
+    loop {
+        engine.turn();
+        let Some(action) = engine.cx.out.pop() else {
+            return written;
+        };
+        match action {
+            Action::WriteFile { ticket, .. } => {
+                written += 1;
+                let stored = Stored {
+                    bytes: 8000,
+                    sum: 0,
+                };
+                engine.handle(Event::Written(ticket, Ok(stored)));
+            }
+            Action::ReadFile { ticket, .. } => engine.handle(Event::Fetched(ticket, Ok(()))),
+            _ => {}
+        }
+    }
+}
+
+/// Each has the array in memory that the other one needs.
+#[test]
+fn the_older_of_two_calls_gets_the_memory_of_the_array_that_the_other_one_waits_with() {
+    let (mut engine, worker) = ready();
+    let there = [1, 2].map(|byte| array_of(&mut engine, byte));
+    let gone = [4, 5].map(|byte| {
+        let id = array_of(&mut engine, byte);
+        let (_, bytes, buffer) = engine.data.arrays.begin_to_write(id).unwrap();
+        let stored = Stored { bytes, sum: 0 };
+        engine.data.spilled(&mut engine.cx, id, buffer, Ok(stored));
+        id
+    });
+    let calls = [0, 1].map(|at| call_with(&mut engine, [there[at], gone[at]], 2 - at as u64));
+    fill(&mut engine);
+    for key in calls {
+        engine.data.await_turn(&mut engine.cx, key);
+    }
+    assert_eq!(move_arrays(&mut engine), 1);
+    let [younger, older] = calls.map(|key| engine.cx.calls[key].state);
+    assert!(matches!(older, State::Running { .. }), "{older:?}");
+    assert_eq!(younger, State::Waiting);
+    let finished = Finished {
+        exec_nanos: 1,
+        failure: None,
+    };
+    engine.handle(Event::Finished(worker, calls[1], finished));
+    move_arrays(&mut engine);
+    let younger = engine.cx.calls[calls[0]].state;
+    assert!(matches!(younger, State::Running { .. }), "{younger:?}");
 }
 
 #[test]
