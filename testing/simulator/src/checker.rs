@@ -287,7 +287,7 @@ impl Checker {
     pub(crate) fn gone(&mut self, life: u64, worker: AtHost) {
         self.workers.remove(&worker);
         self.users.remove(&worker);
-        self.objects.worker_gone(life, worker.1);
+        self.objects.worker_gone(life, worker.1, self.now);
     }
 
     /// The server of a host is killed, and all its workers with it.

@@ -39,11 +39,16 @@ pub(crate) struct Objects {
     calls: BTreeMap<Tag, usize>,
     /// Methods that were refused: they must not run.
     refused: BTreeSet<Tag>,
+    /// When the last worker of each life was gone.
+    gone: BTreeMap<u64, u64>,
 }
 
 impl Objects {
-    /// A client has a new object. Returns its number in this checker.
-    pub(crate) fn created(&mut self, life: u64, user: u8, now: u64) -> usize {
+    /// A client has a new object, for which it has asked at the time `since`. Returns its number in
+    /// this checker.
+    pub(crate) fn created(&mut self, (life, user): (u64, u8), since: u64, now: u64) -> usize {
+        // Its worker may be gone before the client reads that there is an object.
+        let may_be_lost = self.gone.get(&life).is_some_and(|gone| *gone >= since);
         self.objects.push(Object {
             life,
             user,
@@ -52,7 +57,7 @@ impl Objects {
             applied: Vec::new(),
             worker: None,
             is_gone: false,
-            may_be_lost: false,
+            may_be_lost,
             may_be_dropped: false,
             used: now,
         });
@@ -148,7 +153,8 @@ impl Objects {
         Some(object.applied[..=end].to_vec())
     }
 
-    pub(crate) fn worker_gone(&mut self, life: u64, worker: WorkerKey) {
+    pub(crate) fn worker_gone(&mut self, life: u64, worker: WorkerKey, now: u64) {
+        self.gone.insert(life, now);
         for object in &mut self.objects {
             if object.life == life {
                 object.is_gone |= object.worker == Some(worker);

@@ -86,11 +86,9 @@ impl Client {
 
     /// An object is there.
     pub(super) fn created(&mut self, request: CallId, scene: &mut Scene<'_>) {
-        if let Some((Purpose::Object(_), _)) = self.closed(request, scene) {
-            let index = scene
-                .checker
-                .objects
-                .created(self.life, self.user, scene.now);
+        if let Some((Purpose::Object(_), since)) = self.closed(request, scene) {
+            let (objects, who) = (&mut scene.checker.objects, (self.life, self.user));
+            let index = objects.created(who, since, scene.now);
             self.objects.push(Object {
                 request,
                 index,
