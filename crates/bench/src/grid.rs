@@ -126,7 +126,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     bar.finish_and_clear();
     let mut rows = rows(arguments, &plan, &rounds)?;
     rows.push(cost::placement()?);
-    rows.push(cost::question(&arguments.libraries)?);
+    rows.push(cost::question(&arguments.libraries, arguments.quick)?);
     report(&rows, machine.end(), arguments.json, arguments.check)
 }
 

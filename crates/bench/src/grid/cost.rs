@@ -157,10 +157,11 @@ fn observed(server: u64, placement: u64, (bytes, rate): (u64, f64)) -> Observe {
 
 /// A null call through a metaserver compared with the same call directly to the server, over the
 /// loopback. Each round starts all processes again, because the speed of a call depends on the
-/// cores where they run.
-pub(super) fn question(libraries: &Path) -> Result<Row, Failure> {
+/// cores where they run. A quick measurement has one round.
+pub(super) fn question(libraries: &Path, quick: bool) -> Result<Row, Failure> {
     let bench = crate::program::interface_file(libraries, "bench.idl")?;
-    let rounds = (0..ROUNDS).map(|_| asked(&bench));
+    let rounds = if quick { 1 } else { ROUNDS };
+    let rounds = (0..rounds).map(|_| asked(&bench));
     let rounds: Vec<[f64; 2]> = rounds.collect::<Result<_, _>>()?;
     let figures = |which: usize| rounds.iter().map(|round| round[which]).collect();
     Ok(Row {
