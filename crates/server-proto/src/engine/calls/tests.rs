@@ -13,6 +13,8 @@ use crate::samples::{call_of, queued};
 use crate::worker::{ObjectState, State as WorkerState};
 use farcall_idl::{Scalar, parse_document};
 use farcall_rpc_proto::{ArrayForm, DurableState, HandleId, JobId, Put, User};
+use proptest::collection::vec;
+use proptest::prelude::*;
 
 const IDL: &str = "Module m; Library \"libc.so.6\";
     Define fill(IN int n, OUT double a[n]) Calls \"C\" bzero(a, n);";
@@ -292,8 +294,12 @@ fn array_on_disk(engine: &mut Engine) -> HandleId {
 
 /// Leaves less memory free than an array needs.
 fn fill(engine: &mut Engine) -> MemoryKey {
+    fill_but(engine, 4096)
+}
+
+fn fill_but(engine: &mut Engine, free: u64) -> MemoryKey {
     let cx = &mut engine.cx;
-    let rest = cx.memory.limit() - cx.memory.used() - 4096;
+    let rest = cx.memory.limit() - cx.memory.used() - free;
     let rest = cx.memory.hold(rest / 4096 * 4096, &user(), &mut cx.out);
     while cx.out.pop().is_some() {}
     rest.unwrap()
@@ -365,72 +371,114 @@ fn of_two_calls_that_wait_for_memory_one_fails_and_the_other_one_gets_it() {
 }
 
 /// A call that has arrived and uses these arrays.
-fn call_with(engine: &mut Engine, of: [HandleId; 2], seconds: u64) -> CallKey {
+fn call_with(engine: &mut Engine, uses: [Use; 2], seconds: u64) -> CallKey {
     let mut waiting = call(engine);
     let cx = &mut engine.cx;
     cx.free(waiting.memory.buffer.take().unwrap());
     let request = call_of(waiting.function, vec![Some(Scalar::Int(1000)), None]);
     request.encode(&mut waiting.message);
     waiting.times.accepted = seconds * 1_000_000_000;
-    waiting.uses = of.map(read_of).to_vec();
+    waiting.uses = uses.to_vec();
     let key = cx.calls.insert(waiting);
-    engine.data.arrays.line_up(key, &of.map(read_of));
+    engine.data.arrays.line_up(key, &uses);
     key
 }
 
-/// Performs what the server wants of the disk, until it wants nothing more. Returns how many arrays
-/// it has written.
-fn move_arrays(engine: &mut Engine) -> usize {
-    let mut written = 0;
+/// Performs what the server wants of the disk and of its worker, until it wants nothing more.
+/// `order` chooses what is next. Returns how many calls have run.
+fn play_all(engine: &mut Engine, order: impl IntoIterator<Item = u8>) -> usize {
+    let (mut order, mut wanted, mut ran) = (order.into_iter(), Vec::new(), 0);
     loop {
         engine.turn();
-        let Some(action) = engine.cx.out.pop() else {
-            return written;
-        };
-        match action {
-            Action::WriteFile { ticket, .. } => {
-                written += 1;
-                let stored = Stored {
-                    bytes: 8000,
-                    sum: 0,
-                };
-                engine.handle(Event::Written(ticket, Ok(stored)));
-            }
-            Action::ReadFile { ticket, .. } => engine.handle(Event::Fetched(ticket, Ok(()))),
-            _ => {}
+        wanted.extend(std::iter::from_fn(|| engine.cx.out.pop()));
+        wanted.retain(|action| {
+            matches!(
+                action,
+                Action::WriteFile { .. } | Action::ReadFile { .. } | Action::Run { .. }
+            )
+        });
+        if wanted.is_empty() {
+            return ran;
         }
+        let next = usize::from(order.next().unwrap_or(0)) % wanted.len();
+        engine.handle(match wanted.swap_remove(next) {
+            Action::WriteFile { ticket, .. } => {
+                let (bytes, sum) = (8000, 0);
+                Event::Written(ticket, Ok(Stored { bytes, sum }))
+            }
+            Action::ReadFile { ticket, .. } => Event::Fetched(ticket, Ok(())),
+            Action::Run { worker, call } => {
+                ran += 1;
+                let finished = Finished {
+                    exec_nanos: 1,
+                    failure: None,
+                };
+                Event::Finished(worker, call, finished)
+            }
+            _ => unreachable!("nothing else is wanted"),
+        });
     }
+}
+
+/// Some arrays, in memory or on the disk.
+fn arrays<const N: usize>(engine: &mut Engine, first: u8, on_disk: bool) -> [HandleId; N] {
+    std::array::from_fn(|number| {
+        let id = array_of(engine, first + number as u8);
+        if on_disk {
+            let (_, bytes, buffer) = engine.data.arrays.begin_to_write(id).unwrap();
+            let stored = Stored { bytes, sum: 0 };
+            engine.data.spilled(&mut engine.cx, id, buffer, Ok(stored));
+        }
+        id
+    })
 }
 
 /// Each has the array in memory that the other one needs.
 #[test]
-fn the_older_of_two_calls_gets_the_memory_of_the_array_that_the_other_one_waits_with() {
-    let (mut engine, worker) = ready();
-    let there = [1, 2].map(|byte| array_of(&mut engine, byte));
-    let gone = [4, 5].map(|byte| {
-        let id = array_of(&mut engine, byte);
-        let (_, bytes, buffer) = engine.data.arrays.begin_to_write(id).unwrap();
-        let stored = Stored { bytes, sum: 0 };
-        engine.data.spilled(&mut engine.cx, id, buffer, Ok(stored));
-        id
+fn of_two_calls_that_wait_for_each_others_arrays_the_older_one_is_first() {
+    let (mut engine, _) = ready();
+    let there: [HandleId; 2] = arrays(&mut engine, 1, false);
+    let gone: [HandleId; 2] = arrays(&mut engine, 3, true);
+    let calls = [0, 1].map(|at| {
+        let uses = [there[at], gone[at]].map(read_of);
+        call_with(&mut engine, uses, 2 - at as u64)
     });
-    let calls = [0, 1].map(|at| call_with(&mut engine, [there[at], gone[at]], 2 - at as u64));
     fill(&mut engine);
     for key in calls {
         engine.data.await_turn(&mut engine.cx, key);
     }
-    assert_eq!(move_arrays(&mut engine), 1);
-    let [younger, older] = calls.map(|key| engine.cx.calls[key].state);
-    assert!(matches!(older, State::Running { .. }), "{older:?}");
-    assert_eq!(younger, State::Waiting);
-    let finished = Finished {
-        exec_nanos: 1,
-        failure: None,
-    };
-    engine.handle(Event::Finished(worker, calls[1], finished));
-    move_arrays(&mut engine);
-    let younger = engine.cx.calls[calls[0]].state;
-    assert!(matches!(younger, State::Running { .. }), "{younger:?}");
+    engine.turn();
+    let wanted: Vec<Action> = std::iter::from_fn(|| engine.cx.out.pop()).collect();
+    let mut spilled = wanted.iter().filter_map(|action| match action {
+        Action::WriteFile { transfer, .. } => Some(transfer.id.0),
+        _ => None,
+    });
+    assert_eq!((spilled.next(), spilled.next()), (Some(there[0].0), None));
+}
+
+proptest! {
+    /// In whatever order the disk works: there is memory for three arrays, and two are enough for
+    /// each call.
+    #[test]
+    fn calls_that_wait_for_each_others_arrays_all_run(
+        pairs in vec((0..8usize, 1..8usize, any::<bool>()), 1..20),
+        order in vec(any::<u8>(), 200),
+    ) {
+        let (mut engine, _) = ready();
+        let all: [HandleId; 8] = arrays(&mut engine, 1, true);
+        let mut calls = Vec::new();
+        for (first, step, writes) in pairs.iter().copied() {
+            let mut uses = [all[first], all[(first + step) % 8]].map(read_of);
+            uses[0].writes = writes;
+            calls.push(call_with(&mut engine, uses, calls.len() as u64));
+        }
+        fill_but(&mut engine, 3 * 8192);
+        for key in calls {
+            engine.data.await_turn(&mut engine.cx, key);
+        }
+        prop_assert_eq!(play_all(&mut engine, order), pairs.len());
+        prop_assert!(engine.cx.calls.is_empty());
+    }
 }
 
 #[test]
