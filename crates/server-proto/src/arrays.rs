@@ -4,6 +4,8 @@
 //! call that writes it has it alone. The shell moves the bytes; this module decides who may use
 //! them and where they are.
 
+pub(crate) mod leaving;
+
 use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, ConnectionKey, MemoryKey};
 use crate::map::Map;
@@ -267,68 +269,6 @@ impl Store {
     pub(crate) fn waiting(&self) -> Vec<CallKey> {
         let calls = self.arrays.values().flat_map(|array| array.calls.iter());
         calls.map(|(call, _)| *call).collect()
-    }
-
-    /// The least recently used array that nobody needs now, to be written to the disk.
-    pub(crate) fn least_used(&mut self) -> Option<(HandleId, u64, MemoryKey)> {
-        let idle = |array: &Array| match &array.location {
-            Location::Memory(_) if array.file.is_none() => {
-                array.calls.is_empty() && array.bytes > 0
-            }
-            _ => false,
-        };
-        let mut oldest = self.by_use.values().copied();
-        let id = oldest.find(|id| self.arrays.get(id).is_some_and(idle))?;
-        self.begin_to_write(id)
-    }
-
-    /// Marks an array in memory as being written to the disk. Returns it with its bytes and memory.
-    pub(crate) fn begin_to_write(&mut self, id: HandleId) -> Option<(HandleId, u64, MemoryKey)> {
-        let array = self.arrays.get_mut(&id)?;
-        let Location::Memory(memory) = array.location else {
-            return None;
-        };
-        array.location = Location::Moving;
-        self.leaving += array.bytes;
-        array.is_leaving = true;
-        Some((id, array.bytes, memory))
-    }
-
-    /// The memory of the least recently used data file that nobody needs now. The file can be read
-    /// again.
-    pub(crate) fn least_used_file(&mut self) -> Option<MemoryKey> {
-        let idle = |array: &Array| match &array.location {
-            Location::Memory(_) => array.file.is_some() && array.calls.is_empty(),
-            _ => false,
-        };
-        let mut oldest = self.by_use.values().copied();
-        let id = oldest.find(|id| self.arrays.get(id).is_some_and(idle))?;
-        self.unload(id)
-    }
-
-    /// Lets go of the memory of a data file; `None` if the array is none.
-    pub(crate) fn unload(&mut self, id: HandleId) -> Option<MemoryKey> {
-        let array = self.arrays.get_mut(&id)?;
-        let Location::Memory(memory) = array.location else {
-            return None;
-        };
-        array.file.as_ref()?;
-        array.location = Location::File;
-        self.resident = self.resident.saturating_sub(array.bytes);
-        Some(memory)
-    }
-
-    /// The arrays in memory that are wanted only by calls which wait, with their bytes. The one
-    /// that was wanted last comes first.
-    pub(crate) fn wanted_by(&self, waits: impl Fn(CallKey) -> bool) -> Vec<(HandleId, u64)> {
-        let latest = self.by_use.values().rev();
-        let known = latest.filter_map(|id| Some((*id, self.arrays.get(id)?)));
-        let may_leave = known.filter(|(_, array)| {
-            matches!(array.location, Location::Memory(_))
-                && array.bytes > 0
-                && array.calls.iter().all(|(call, _)| waits(*call))
-        });
-        may_leave.map(|(id, array)| (id, array.bytes)).collect()
     }
 
     /// Records that an array has left memory, or could not. Returns memory that nobody needs any

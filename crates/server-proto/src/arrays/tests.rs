@@ -64,7 +64,7 @@ fn arrays_leave_memory_in_the_order_of_their_last_use_within_a_millisecond_too()
     let mut store = store(9, 1 << 30);
     let ids = [3, 1, 2].map(|byte| add(&mut store, byte, 10));
     store.touch(ids[0]);
-    let left: Vec<_> = std::iter::from_fn(|| Some(store.least_used()?.0)).collect();
+    let left: Vec<_> = std::iter::from_fn(|| Some(leaving::least_used(&mut store)?.0)).collect();
     assert_eq!(left, [ids[1], ids[2], ids[0]]);
 }
 
@@ -145,10 +145,10 @@ fn what_was_used_least_leaves_and_comes_back() {
     let (old, new) = (add(&mut store, 1, 100_000), add(&mut store, 2, 100_000));
     store.line_up(call(7), &uses(old, false));
     assert!(!store.has_room(100_000));
-    let (id, bytes, buffer) = store.least_used().unwrap();
+    let (id, bytes, buffer) = leaving::least_used(&mut store).unwrap();
     assert_eq!((id, bytes), (new, 100_000), "the other one is in use");
     assert!(store.will_have_room(100_000) && !store.has_room(100_000));
-    assert!(store.least_used().is_none());
+    assert!(leaving::least_used(&mut store).is_none());
     assert_eq!(store.turn(call(8), &uses(new, false)), Turn::Later);
     assert_eq!(buffer, memory(2));
     let stored = Stored { bytes, sum: 5 };
@@ -272,7 +272,7 @@ fn a_dropped_array_goes_with_its_last_job() {
 fn only_an_array_that_rests_on_the_disk_leaves_a_file() {
     let on_disk = |store: &mut Store, byte| {
         let id = add(store, byte, 10);
-        assert_eq!(store.least_used().unwrap().0, id);
+        assert_eq!(leaving::least_used(store).unwrap().0, id);
         let stored = Stored { bytes: 10, sum: 5 };
         assert!(store.left(id, Location::Disk(stored)).is_none());
         id

@@ -1,11 +1,12 @@
 //! Room in memory. If memory is short, arrays that nobody uses make way for calls and for other
 //! arrays: the memory of files of the data folder is freed, and other arrays are written to the
 //! disk. If calls wait for each other's arrays, those of the latest calls make way for the oldest
-//! call. A request for which there will be no room even then is refused, so that no client waits for
-//! ever.
+//! call. A request for which there will be no room even then is refused, so that no client waits
+//! for ever.
 
 use super::Data;
 use crate::action::{Actions, Transfer};
+use crate::arrays::leaving;
 use crate::call::State;
 use crate::context::Context;
 use crate::disk::Purpose;
@@ -43,7 +44,7 @@ pub(crate) fn grant(
 pub(crate) fn make(data: &mut Data, cx: &mut Context, bytes: u64) -> MemoryGrant<bool> {
     let mut has_left = false;
     while cx.memory.lacks(bytes) > 0
-        && let Some(buffer) = data.arrays.least_used_file()
+        && let Some(buffer) = leaving::least_used_file(&mut data.arrays)
     {
         cx.free(buffer);
         has_left = true;
@@ -83,7 +84,7 @@ pub(super) fn disk_refuses(data: &Data) -> String {
 /// Lets unused arrays leave memory until stored arrays have room for this many bytes more.
 pub(crate) fn spill(data: &mut Data, cx: &mut Context, bytes: u64) {
     while !data.arrays.will_have_room(bytes)
-        && let Some(buffer) = data.arrays.least_used_file()
+        && let Some(buffer) = leaving::least_used_file(&mut data.arrays)
     {
         cx.memory.free(buffer, &mut cx.out);
     }
@@ -97,7 +98,7 @@ fn write_unused(data: &mut Data, cx: &mut Context, is_necessary: impl Fn(&Data) 
     while cx.disk.takes_arrays
         && data.refused.is_none()
         && is_necessary(data)
-        && let Some(array) = data.arrays.least_used()
+        && let Some(array) = leaving::least_used(&mut data.arrays)
     {
         write(cx, array);
     }
@@ -130,7 +131,7 @@ pub(super) fn take(data: &mut Data, cx: &mut Context, key: CallKey, id: HandleId
         let known = cx.calls.get(call).filter(|_| call != key);
         known.is_some_and(|call| call.state == State::Waiting)
     };
-    let mut wanted = data.arrays.wanted_by(waits);
+    let mut wanted = leaving::wanted_by(&data.arrays, waits);
     if !cx.disk.takes_arrays || data.refused.is_some() {
         wanted.retain(|(id, _)| {
             data.arrays
@@ -149,9 +150,9 @@ pub(super) fn take(data: &mut Data, cx: &mut Context, key: CallKey, id: HandleId
         return false;
     }
     for id in taken {
-        if let Some(buffer) = data.arrays.unload(id) {
+        if let Some(buffer) = leaving::unload(&mut data.arrays, id) {
             cx.free(buffer);
-        } else if let Some(array) = data.arrays.begin_to_write(id) {
+        } else if let Some(array) = leaving::begin_to_write(&mut data.arrays, id) {
             write(cx, array);
         }
     }

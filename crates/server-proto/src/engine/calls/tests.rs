@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::Settings;
-use crate::arrays::{Turn, Use};
+use crate::arrays::{Turn, Use, leaving};
 use crate::call::ActiveCall;
 use crate::event::{Event, Now, Ready};
 use crate::keys::WorkerKey;
@@ -285,7 +285,7 @@ fn read(engine: &mut Engine, is_refused: bool) -> u64 {
 /// A stored array that is on the disk.
 fn array_on_disk(engine: &mut Engine) -> HandleId {
     let id = array(engine);
-    let (_, bytes, buffer) = engine.data.arrays.least_used().unwrap();
+    let (_, bytes, buffer) = leaving::least_used(&mut engine.data.arrays).unwrap();
     let stored = Stored { bytes, sum: 0 };
     engine.data.spilled(&mut engine.cx, id, buffer, Ok(stored));
     while engine.cx.out.pop().is_some() {}
@@ -425,7 +425,7 @@ fn arrays<const N: usize>(engine: &mut Engine, first: u8, on_disk: bool) -> [Han
     std::array::from_fn(|number| {
         let id = array_of(engine, first + number as u8);
         if on_disk {
-            let (_, bytes, buffer) = engine.data.arrays.begin_to_write(id).unwrap();
+            let (_, bytes, buffer) = leaving::begin_to_write(&mut engine.data.arrays, id).unwrap();
             let stored = Stored { bytes, sum: 0 };
             engine.data.spilled(&mut engine.cx, id, buffer, Ok(stored));
         }
