@@ -121,24 +121,23 @@ pub(super) fn take(data: &mut Data, cx: &mut Context, key: CallKey, id: HandleId
     let Some(array) = data.arrays.get(id) else {
         return false;
     };
+    let mut lacks = cx.memory.lacks_for_array(array.bytes);
     // Only files keep to the limit of stored arrays when they are read.
-    let of_arrays = array.file.as_ref().map(|_| data.arrays.lacks(array.bytes));
-    let lacks = cx
-        .memory
-        .lacks_for_array(array.bytes)
-        .max(of_arrays.unwrap_or(0));
+    if array.file.is_some() {
+        lacks = lacks.max(data.arrays.lacks(array.bytes));
+    }
     let waits = |call: CallKey| {
         let known = cx.calls.get(call).filter(|_| call != key);
         known.is_some_and(|call| call.state == State::Waiting)
     };
+    let writes = cx.disk.takes_arrays && data.refused.is_none();
+    let is_file = |id: HandleId| {
+        data.arrays
+            .get(id)
+            .is_some_and(|array| array.file.is_some())
+    };
     let mut wanted = leaving::wanted_by(&data.arrays, waits);
-    if !cx.disk.takes_arrays || data.refused.is_some() {
-        wanted.retain(|(id, _)| {
-            data.arrays
-                .get(*id)
-                .is_some_and(|array| array.file.is_some())
-        });
-    }
+    wanted.retain(|(id, _)| writes || is_file(*id));
     let mut given = 0;
     let taken = wanted.into_iter().take_while(|(_, bytes)| {
         let is_short = given < lacks;
