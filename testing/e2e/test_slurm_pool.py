@@ -188,6 +188,7 @@ import sys, time
 import farcall
 
 pool = farcall.SlurmPool(sys.argv[1], folder=sys.argv[2], every=0.2).adapt()
+pool.connect().function("nap")  # It is there at once.
 print(pool.address, flush=True)
 time.sleep(100)
 """

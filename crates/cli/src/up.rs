@@ -9,10 +9,11 @@ mod slurm;
 use crate::failure::{self, Failure};
 use crate::{folders, serve, web};
 use clap::{ArgGroup, Args};
-use farcall_client::{Address, SshAddress};
+use farcall_client::{Address, Credentials, Options, Server, SshAddress};
 use farcall_schedule::pool::Rules;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
@@ -23,6 +24,8 @@ use std::time::{Duration, Instant};
 
 /// How long the children have to end before the command kills them.
 const PATIENCE: Duration = Duration::from_secs(4);
+/// Longest wait until the metaserver knows the servers.
+const JOINING: Duration = Duration::from_secs(3);
 
 /// Run a small cluster: a metaserver and several servers, here, on hosts that ssh reaches, in Slurm
 /// or in a lab
@@ -253,7 +256,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     // If Slurm runs no server, one must know the interfaces and take the first calls.
     let local = u16::from(arguments.pool.slurm && arguments.pool.min == 0);
     let here = beside(&metaserver).to_string();
-    for number in 1..=arguments.local.unwrap_or(local) {
+    let local = arguments.local.unwrap_or(local);
+    for number in 1..=local {
         let listens = ["--listen", &here, "--metaserver", &metaserver];
         if cluster.start(&server(arguments, &listens))?.is_none() {
             return Ok(());
@@ -265,12 +269,36 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             return Ok(());
         }
     }
+    await_servers(&metaserver, usize::from(local) + hosts.len());
     let pool = arguments.pool.slurm.then(|| pool(arguments, &metaserver));
     // It ends before the metaserver.
     let _pool = pool.transpose()?;
     println!("page at {page}#{}", cluster.key);
     std::io::stdout().flush()?;
     cluster.wait()
+}
+
+/// Waits until the metaserver knows so many servers, so that a client that connects at once finds
+/// their functions. There is no wait if this program may not ask.
+fn await_servers(metaserver: &str, count: usize) {
+    let options = Options {
+        credentials: Credentials::from_environment(),
+        timeout: Some(JOINING),
+        connect_timeout: JOINING,
+        ..Options::default()
+    };
+    let Ok(server) = Server::connect(metaserver, options) else {
+        return;
+    };
+    let known = || {
+        let status: Value = serde_json::from_str(&server.status().ok()?).ok()?;
+        let servers = status["servers"].as_array()?.iter();
+        Some(servers.filter(|one| one["state"] == "serving").count())
+    };
+    let end = Instant::now() + JOINING;
+    while Instant::now() < end && known().is_some_and(|known| known < count) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Where a server on this machine listens, so that all clients of the metaserver at this address
