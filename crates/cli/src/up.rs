@@ -230,11 +230,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         ("--policy", &arguments.policy),
     ];
     for (name, value) in options {
-        meta.extend(
-            value
-                .iter()
-                .flat_map(|value| [name.to_string(), value.clone()]),
-        );
+        let words = value.iter();
+        meta.extend(words.flat_map(|value| [name.to_string(), value.clone()]));
     }
     meta.extend(tokens(arguments));
     if let Some(user) = &arguments.server_user {
