@@ -105,14 +105,19 @@ fn write_unused(data: &mut Data, cx: &mut Context, is_necessary: impl Fn(&Data) 
 }
 
 fn write(cx: &mut Context, (id, bytes, buffer): (HandleId, u64, MemoryKey)) {
-    let transfer = Transfer {
+    let transfer = transfer_of(id, bytes, buffer);
+    cx.disk.write(Purpose::Spill(id), transfer, &mut cx.out);
+}
+
+/// A whole array on its way to the disk or back.
+pub(super) fn transfer_of(id: HandleId, bytes: u64, memory: MemoryKey) -> Transfer {
+    Transfer {
         id: JobId(id.0),
         content: Content::Array,
-        memory: buffer,
+        memory,
         pieces: Pieces::whole(bytes),
         about: None,
-    };
-    cx.disk.write(Purpose::Spill(id), transfer, &mut cx.out);
+    }
 }
 
 /// Lets arrays that other calls wait with make way for an array of a call. Those of the latest

@@ -3,7 +3,7 @@
 //! arrays only when all of them are in memory and its turn has come.
 
 use super::{Data, destination, room};
-use crate::action::{Action, Transfer};
+use crate::action::Action;
 use crate::arrays::{Array, Location, Remains, Turn, Use, some_move};
 use crate::call::{self, ActiveCall, Task};
 use crate::connection::Offer;
@@ -15,7 +15,7 @@ use crate::memory::MemoryGrant;
 use crate::record::{Content, DiskError, Stored};
 use farcall_idl::{ArrayLayout, Interface, Layout, Mode, Order, SharedRange};
 use farcall_rpc_proto::{
-    Call, CallId, Failure, FailureKind, HandleId, HandleRecord, JobId, Pieces, Put, Times, User,
+    Call, CallId, Failure, FailureKind, HandleId, HandleRecord, JobId, Put, Times, User,
 };
 
 /// Stands in a message for memory that is known only when the call runs. It is as long as any other
@@ -289,13 +289,7 @@ impl Data {
         let Some(stored) = self.arrays.returning(id) else {
             return cx.memory.free(buffer, &mut cx.out);
         };
-        let transfer = Transfer {
-            id: JobId(id.0),
-            content: Content::Array,
-            memory: buffer,
-            pieces: Pieces::whole(bytes),
-            about: None,
-        };
+        let transfer = room::transfer_of(id, bytes, buffer);
         cx.disk
             .read(Purpose::Unspill(id, stored), transfer, stored, &mut cx.out);
     }
