@@ -65,14 +65,17 @@ mod tests {
     use rustix::param::page_size;
 
     #[test]
-    fn zeros_follow_a_mapping() {
+    fn zeros_surround_a_mapping() {
         for bytes in [1, 100, page_size(), 16 * page_size()] {
             let object = sealed_memory("farcall-test", bytes).unwrap();
             let mapping = Mapping::new(object.as_fd(), bytes, true).unwrap();
             let again = Mapping::new(object.as_fd(), bytes, false).unwrap();
             let start = mapping.start().as_ptr();
-            // SAFETY: the mapping and the page behind it are readable and writable.
+            // SAFETY: the mapping and the page behind it are readable and writable, and the page
+            // before it is readable.
             unsafe {
+                let before = std::slice::from_raw_parts(start.sub(page_size()), page_size());
+                assert!(before.iter().all(|byte| *byte == 0));
                 start.write_bytes(1, bytes);
                 assert_eq!(again.start().add(bytes - 1).read(), 1);
                 let end = bytes.next_multiple_of(page_size());

@@ -9,13 +9,16 @@ use std::ptr::NonNull;
 /// A shared mapping of a whole memory object, unmapped on drop.
 ///
 /// A private page of zeros follows it. Libraries read past the end of arrays when they load whole
-/// vectors, and the last array of an object may end with the object.
+/// vectors, and the last array of an object may end with the object. Before it is a page of zeros
+/// that can only be read. Some functions of LAPACK read element 0 of an empty array, whose indices
+/// begin at 1.
 #[derive(Debug)]
 pub struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
-    /// The pages of the object and the page behind them.
-    reserved: usize,
+    /// The page before the object, its pages and the page behind them.
+    reserved: NonNull<u8>,
+    reserved_bytes: usize,
 }
 
 // SAFETY: a mapping is plain memory; the code that dereferences `start` must synchronise.
@@ -39,19 +42,24 @@ impl Mapping {
         let page = page_size();
         let pages = bytes
             .checked_next_multiple_of(page)
-            .filter(|pages| *pages <= isize::MAX as usize - page)
+            .filter(|pages| *pages <= isize::MAX as usize - 2 * page)
             .ok_or(io::ErrorKind::OutOfMemory)?;
-        let reserved = pages + page;
+        let reserved_bytes = page + pages + page;
         let private = MapFlags::PRIVATE | MapFlags::NORESERVE;
         let anywhere = std::ptr::null_mut();
-        // Memory without access does not count as private memory of the process, which is limited.
+        // Memory that cannot be written does not count as private memory of the process, which is
+        // limited.
         // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing.
-        let start = unsafe { mmap_anonymous(anywhere, reserved, ProtFlags::empty(), private)? };
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let reserved =
+            unsafe { mmap_anonymous(anywhere, reserved_bytes, ProtFlags::READ, private)? };
+        let reserved = NonNull::new(reserved.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        // SAFETY: the object's pages follow the first one.
+        let start = unsafe { reserved.add(page) };
         let mapping = Mapping {
             start,
             bytes,
             reserved,
+            reserved_bytes,
         };
         // SAFETY: both replace parts of the mapping above, which nobody else knows yet.
         unsafe {
@@ -76,7 +84,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: start and length are those of a live mapping that nobody else unmaps.
-        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.reserved) };
+        // SAFETY: address and length are those of a live mapping that nobody else unmaps.
+        let _ = unsafe { munmap(self.reserved.as_ptr().cast(), self.reserved_bytes) };
     }
 }
