@@ -66,11 +66,15 @@ pub enum Flaw {
     KeepsOldSources,
     /// An array may change or go while a connector writes it to an address.
     ReleasesWritten,
+    /// A call fails at once if there is no memory for one of its arrays.
+    AwaitsNoMemory,
+    /// Calls that wait for each other's arrays keep those that they have in memory.
+    KeepsWaiting,
 }
 
 impl Flaw {
     /// All deliberate faults.
-    pub const ALL: [Flaw; 31] = [
+    pub const ALL: [Flaw; 33] = [
         Flaw::SharesBuffers,
         Flaw::SharesWorkers,
         Flaw::RunsAgain,
@@ -102,6 +106,8 @@ impl Flaw {
         Flaw::KeepsOldFiles,
         Flaw::KeepsOldSources,
         Flaw::ReleasesWritten,
+        Flaw::AwaitsNoMemory,
+        Flaw::KeepsWaiting,
     ];
 }
 

@@ -7,6 +7,7 @@ mod calls;
 mod libraries;
 mod names;
 mod objects;
+mod pairs;
 mod reservations;
 mod segments;
 mod sources;
@@ -17,7 +18,7 @@ mod trespass;
 pub(crate) use libraries::OPERATOR;
 
 use crate::checker::Checker;
-use crate::interfaces::{NAMES, user_name};
+use crate::interfaces::{BOTH, NAMES, user_name};
 use crate::machine::Memory;
 use crate::options::Options;
 use farcall_random::SplitMix64;
@@ -91,6 +92,8 @@ pub(crate) struct Client {
     pub(crate) has_goodbye: bool,
     /// It wants to close the connection.
     pub(crate) leaves: bool,
+    /// Whether it calls with two stored arrays.
+    has_pairs: bool,
     /// Numbers of the functions at the server that it is connected to.
     functions: BTreeMap<usize, u64>,
     open: BTreeMap<CallId, Open>,
@@ -124,6 +127,7 @@ impl Client {
             greeted: false,
             has_goodbye: false,
             leaves: false,
+            has_pairs: options.subjects.pairs,
             functions: BTreeMap::new(),
             open: BTreeMap::new(),
             kept: BTreeMap::new(),
@@ -178,6 +182,9 @@ impl Client {
         (self.life, self.is_local) = (life, is_local);
         (self.greeted, self.has_goodbye, self.leaves) = (false, false, false);
         for (index, name) in NAMES.iter().enumerate() {
+            if index == BOTH && !self.has_pairs {
+                continue;
+            }
             if let Ok(id) = connection.describe(name) {
                 self.open
                     .insert(id, Open::new(Purpose::Describe(index), now));
@@ -217,7 +224,8 @@ impl Client {
     pub(crate) fn act(&mut self, scene: &mut Scene<'_>) {
         self.answer_due(scene);
         self.look_at_memory(scene);
-        let is_ready = self.greeted && self.functions.len() == NAMES.len();
+        let known = NAMES.len() - usize::from(!self.has_pairs);
+        let is_ready = self.greeted && self.functions.len() == known;
         if !is_ready || self.open.len() >= MOST_OPEN {
             return;
         }
@@ -228,6 +236,9 @@ impl Client {
             return;
         }
         self.wishes -= 1;
+        if self.has_pairs && scene.random.chance(0.3) {
+            return self.act_on_pairs(scene);
+        }
         if scene.options.subjects.statuses && scene.random.chance(0.1) {
             return self.ask_status(scene);
         }

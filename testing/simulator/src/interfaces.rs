@@ -30,13 +30,14 @@ impl fmt::Display for Tag {
 }
 
 /// The functions of the first library, by their index in the document.
-pub(crate) const NAMES: [&str; 7] = [
+pub(crate) const NAMES: [&str; 8] = [
     "sim/once",
     "sim/again",
     "sim/make",
     "sim/look",
     "sim/ask",
     "sim/wide",
+    "sim/both",
     "sim/Counter.add",
 ];
 /// Returns its array with each byte changed.
@@ -51,12 +52,14 @@ pub(crate) const LOOK: usize = 3;
 pub(crate) const ASK: usize = 4;
 /// Needs several processor elements.
 pub(crate) const WIDE: usize = 5;
+/// Returns its first array with each byte changed, and the beginning of its second one.
+pub(crate) const BOTH: usize = 6;
 /// The method of an object, which returns the new state.
-pub(crate) const ADD: usize = 6;
+pub(crate) const ADD: usize = 7;
 
 /// The class of objects.
 pub(crate) const CLASS: &str = "sim/Counter";
-/// Bytes that `LOOK` returns.
+/// Bytes that `LOOK` and `BOTH` return of an array that they read.
 pub(crate) const LOOKED: usize = 8;
 /// Bytes of the state that a method returns.
 pub(crate) const STATE: usize = 16;
@@ -79,6 +82,8 @@ pub(crate) fn document() -> Document {
             Calls "C" ask(tag, n, x, change);
         Define wide(IN long tag, IN int n, INOUT char x[n])
             ProcessorElements 2, 3 Calls "C" wide(tag, n, x);
+        Define both(IN long tag, IN int n, INOUT char x[n], IN int m, IN char y[m], OUT char z[8])
+            Calls "C" both(tag, n, x, m, y, z);
         DefClass Counter "Counts"
         {
             DefMethod add(IN long tag, IN int n, OUT char y[16]) Calls "C" add(tag, n, y);

@@ -5,8 +5,10 @@ mod sockets;
 
 pub(crate) use sockets::Socket;
 
-use crate::interfaces::{self, AGAIN, ASK, ASKED, LOOK, MAKE, Tag, look, next, state};
-use crate::options::Options;
+use crate::interfaces::{
+    self, AGAIN, ASK, ASKED, BOTH, LOOK, LOOKED, MAKE, Tag, look, next, state,
+};
+use crate::options::{Options, Subjects};
 use farcall_idl::{Document, Interface, SharedRange};
 use farcall_random::SplitMix64;
 use farcall_rpc_proto::{Call, Failure};
@@ -23,6 +25,8 @@ use std::rc::Rc;
 
 /// Bytes of memory of a simulated server.
 const MEMORY: u64 = 3 << 20;
+/// The same where calls use two stored arrays: few arrays leave too little for another.
+const LESS_MEMORY: u64 = 5 << 19;
 /// The same where clients dawdle: one long call leaves too little for another.
 const SCARCE_MEMORY: u64 = 7 << 18;
 /// Processor elements of a simulated server.
@@ -136,9 +140,10 @@ pub(crate) struct Machine {
 
 /// Bytes of all memory, and of the memory for arrays.
 fn memories(options: &Options) -> (u64, u64) {
-    match options.subjects.dawdlers {
-        true => (SCARCE_MEMORY, SCARCE_MEMORY / 7 * 3),
-        false => (MEMORY, MEMORY / 3),
+    match options.subjects {
+        Subjects { dawdlers: true, .. } => (SCARCE_MEMORY, SCARCE_MEMORY / 7 * 3),
+        Subjects { pairs: true, .. } => (LESS_MEMORY, LESS_MEMORY / 3),
+        _ => (MEMORY, MEMORY / 3),
     }
 }
 
@@ -352,6 +357,9 @@ impl Machine {
             None => Vec::new(),
             Some(array) => self.bytes(array).ok_or_else(missing)?,
         };
+        if posted.function == BOTH {
+            return self.compute_both(posted, user, read);
+        }
         for array in posted.arrays.iter().filter(|array| array.is_written) {
             let memory = self.memories.get(&array.memory).ok_or_else(missing)?;
             let mut memory = memory.borrow_mut();
@@ -378,6 +386,29 @@ impl Machine {
                     return Ok(());
                 }
             }
+        }
+        Ok(())
+    }
+
+    fn compute_both(
+        &mut self,
+        posted: &Posted,
+        user: u8,
+        mut changed: Vec<u8>,
+    ) -> Result<(), String> {
+        let missing = || format!("call {} runs without its memory", posted.tag);
+        let [first, second, third] = posted.arrays[..] else {
+            return Err(missing());
+        };
+        let looked = self.bytes(&second).ok_or_else(missing)?;
+        let mut looked: Vec<u8> = looked.iter().map(|byte| look(user, *byte)).collect();
+        looked.resize(LOOKED, 0);
+        changed.iter_mut().for_each(|byte| *byte = next(*byte));
+        for (array, bytes) in [(first, changed), (third, looked)] {
+            let memory = self.memories.get(&array.memory).ok_or_else(missing)?;
+            let mut memory = memory.borrow_mut();
+            let place = memory.get_mut(array.offset..array.offset + array.bytes);
+            place.ok_or_else(missing)?.copy_from_slice(&bytes);
         }
         Ok(())
     }

@@ -120,6 +120,8 @@ flags! {
         sources,
         /// Clients ask how their calls fare.
         statuses,
+        /// Calls with two stored arrays, which are larger than the memory for arrays.
+        pairs,
     }
 }
 

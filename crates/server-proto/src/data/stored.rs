@@ -201,12 +201,13 @@ impl Data {
     /// little.
     pub(super) fn await_memory(&mut self, cx: &mut Context, key: CallKey, id: HandleId) {
         // A call whose array is being read runs next.
-        if some_move(&self.arrays) || cx.some_call_goes_on() {
+        let ends_by_itself = some_move(&self.arrays) || cx.some_call_goes_on();
+        if ends_by_itself && !has(Flaw::AwaitsNoMemory) {
             return self.turns.starve(cx, key);
         }
         let is_behind = self.turns.has_older(cx, key);
         cx.has_room |= is_behind;
-        if is_behind || room::take(self, cx, key, id) {
+        if is_behind || !has(Flaw::KeepsWaiting) && room::take(self, cx, key, id) {
             return self.turns.starve(cx, key);
         }
         let text = format!("has no memory for the array {id} now; try again");

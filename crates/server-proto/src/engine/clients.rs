@@ -312,6 +312,7 @@ fn stalled(engine: &mut Engine, has_run: bool) -> Vec<(CallKey, ConnectionKey, S
         cx,
         lanes,
         durable_calls,
+        data,
         ..
     } = engine;
     let now = cx.now();
@@ -320,7 +321,7 @@ fn stalled(engine: &mut Engine, has_run: bool) -> Vec<(CallKey, ConnectionKey, S
     let latest = limits
         .stalled()
         .map_or(0, |bound| now.saturating_sub(bound));
-    let next = match durable_calls.await_memory() {
+    let next = match durable_calls.await_memory() || data.turns.starves() {
         true => Some(0),
         false => {
             let next = cx.clients.next_starved(&cx.memory);

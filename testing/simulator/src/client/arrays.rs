@@ -93,6 +93,10 @@ impl Client {
 
     pub(super) fn put(&mut self, scene: &mut Scene<'_>) {
         let count = Client::size(scene.random);
+        self.put_bytes(scene, count);
+    }
+
+    pub(super) fn put_bytes(&mut self, scene: &mut Scene<'_>, count: u64) {
         let contents = self.contents(scene, count);
         if let Some(connection) = &mut self.connection {
             let made = connection.put(&put(contents, false));

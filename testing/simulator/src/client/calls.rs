@@ -1,10 +1,11 @@
 //! Clients that make calls: where their arrays are, and what their results must be. The module
 //! decides which failures are allowed under the faults of a history.
 
-use super::{Client, Purpose, Scene};
+use super::{Client, Purpose, Scene, pairs};
 use crate::checker::Checker;
 use crate::interfaces::{
-    ADD, AGAIN, ASK, ASKED, Contents, LOOK, LOOKED, MAKE, NAMES, ONCE, Tag, WIDE, look, next, state,
+    ADD, AGAIN, ASK, ASKED, BOTH, Contents, LOOK, LOOKED, MAKE, NAMES, ONCE, Tag, WIDE, look, next,
+    state,
 };
 use farcall_idl::{Scalar, SharedRange};
 use farcall_rpc_proto::{Call, CallId, Failure, FailureKind, HandleId};
@@ -17,6 +18,8 @@ pub(super) struct Made {
     pub(super) expected: Expected,
     /// The array at the server that it uses, and whether it writes it.
     pub(super) array: Option<(HandleId, bool)>,
+    /// The second array at the server, which it reads.
+    pub(super) second: Option<HandleId>,
     /// Named data that it reads.
     pub(super) named: Option<HandleId>,
     /// The object whose method it is, as the checker knows it.
@@ -49,6 +52,7 @@ impl Made {
         let mut text = format!("call {} of {}", self.tag, NAMES[self.function]);
         let parts = [
             self.array.map(|(id, _)| format!(" with array {id}")),
+            self.second.map(|id| format!(" with array {id}")),
             self.named.map(|id| format!(" with data {id}")),
             self.object.map(|index| format!(" on object {index}")),
             self.segment.map(|request| format!(" in memory {request}")),
@@ -82,7 +86,12 @@ impl Client {
             Some(Scalar::Int(tag.0 as i64)),
             Some(Scalar::Int(count as i64)),
         ];
-        scalars.resize(if function == LOOK { 4 } else { 3 }, None);
+        let parameters = match function {
+            BOTH => 6,
+            LOOK => 4,
+            _ => 3,
+        };
+        scalars.resize(parameters, None);
         let call = Call {
             function: self.functions[&function],
             scalars,
@@ -103,6 +112,7 @@ impl Client {
             function,
             expected: Expected::Bytes(Vec::new()),
             array: None,
+            second: None,
             named: None,
             object: None,
             segment: None,
@@ -358,7 +368,8 @@ impl Client {
         }
         let spoils = made.array.is_some() || made.named.is_some();
         match kind {
-            FailureKind::Busy | FailureKind::Cancelled => true,
+            FailureKind::Busy => made.second.is_none() || pairs::may_fail(scene, failure),
+            FailureKind::Cancelled => true,
             FailureKind::NotFound => {
                 let life = self.life;
                 let checker = &scene.checker;
