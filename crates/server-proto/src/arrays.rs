@@ -148,12 +148,15 @@ pub(crate) struct Store {
     limit: u64,
     /// Bytes of `resident` that are being written to the disk.
     pub(crate) leaving: u64,
+    /// Arrays that were dropped on their way to the disk or back, and still have memory.
+    dropped_on_way: BTreeSet<HandleId>,
 }
 
-/// Whether an array is on its way to the disk or back.
+/// Whether an array is on its way to the disk or back. It may have been dropped meanwhile.
 pub(crate) fn some_move(store: &Store) -> bool {
     let mut arrays = store.arrays.values();
-    arrays.any(|array| matches!(array.location, Location::Moving))
+    !store.dropped_on_way.is_empty()
+        || arrays.any(|array| matches!(array.location, Location::Moving))
 }
 
 impl Store {
@@ -174,6 +177,7 @@ impl Store {
             resident: 0,
             limit,
             leaving: 0,
+            dropped_on_way: BTreeSet::new(),
         }
     }
 
@@ -275,6 +279,7 @@ impl Store {
     /// more.
     pub(crate) fn left(&mut self, id: HandleId, location: Location) -> Option<MemoryKey> {
         let Some(array) = self.arrays.get_mut(&id) else {
+            self.dropped_on_way.remove(&id);
             // Its bytes were subtracted when it was dropped.
             return match location {
                 Location::Memory(memory) => Some(memory),
@@ -321,6 +326,7 @@ impl Store {
         memory: Result<MemoryKey, (MemoryKey, String)>,
     ) -> Option<MemoryKey> {
         let Some(array) = self.arrays.get_mut(&id) else {
+            self.dropped_on_way.remove(&id);
             return Some(memory.unwrap_or_else(|(memory, _)| memory));
         };
         let memory = match memory {
@@ -338,6 +344,7 @@ impl Store {
     /// it.
     pub(crate) fn not_read(&mut self, id: HandleId, there: Location) -> Vec<CallKey> {
         let Some(array) = self.arrays.get_mut(&id) else {
+            self.dropped_on_way.remove(&id);
             return Vec::new();
         };
         array.location = there;
@@ -601,6 +608,7 @@ impl Store {
             }
             // The thread that moves the array returns its memory, and its file is removed then.
             Location::Moving => {
+                self.dropped_on_way.insert(id);
                 if array.is_leaving {
                     self.leaving = self.leaving.saturating_sub(array.bytes);
                 }

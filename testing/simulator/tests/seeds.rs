@@ -69,10 +69,16 @@ const FAILED: [(u64, &str); 15] = [
 ];
 
 /// The same, since clients call with two stored arrays.
-const FAILED_WITH_PAIRS: [(u64, &str); 1] = [(
-    100_013,
-    "calls waited for ever for memory for stored arrays, because a slow client held it",
-)];
+const FAILED_WITH_PAIRS: [(u64, &str); 2] = [
+    (
+        100_013,
+        "calls waited for ever for memory for stored arrays, because a slow client held it",
+    ),
+    (
+        304_623,
+        "a call failed for lack of memory while the disk wrote an array that had been dropped",
+    ),
+];
 
 /// Seeds that have found the deliberate faults.
 const FOUND: [(&str, u64); 38] = [

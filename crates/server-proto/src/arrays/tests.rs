@@ -286,6 +286,9 @@ fn only_an_array_that_rests_on_the_disk_leaves_a_file() {
     let id = on_disk(&mut store, 3);
     assert!(store.returning(id).is_some());
     assert_eq!(store.drop_array(id), None);
+    assert!(some_move(&store), "its memory comes back");
+    assert_eq!(store.returned(id, Ok(memory(3))), Some(memory(3)));
+    assert!(!some_move(&store));
     // A call that waits for it is given up.
     let id = on_disk(&mut store, 4);
     store.line_up(call(1), &uses(id, false));
