@@ -120,8 +120,6 @@ pub(crate) struct Checker {
     pub(crate) fairness: fairness::Fairness,
     pub(crate) secrets: secrets::Secrets,
     pub(crate) sources: sources::Sources,
-    /// Until when a server may write no arrays, because the disk has refused one.
-    pub(crate) no_writes: u64,
     /// Virtual nanoseconds.
     pub(crate) now: u64,
     pub(crate) violation: Option<Violation>,
@@ -131,11 +129,6 @@ impl Checker {
     /// Records a broken invariant. The first one counts.
     pub(crate) fn fail(&mut self, text: String) {
         self.violation.get_or_insert(Violation(text));
-    }
-
-    /// A server will learn at that time that its disk has refused an array. It pauses then.
-    pub(crate) fn disk_refuses(&mut self, at: u64) {
-        self.no_writes = self.no_writes.max(at + 2_000_000_000);
     }
 
     /// A client makes a call.

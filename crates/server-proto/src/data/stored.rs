@@ -133,7 +133,8 @@ impl Data {
             }
             let text = format!(
                 "{bytes} bytes are needed, and stored arrays use that memory (data.memory in the \
-                 server's configuration); drop some arrays{}",
+                 server's configuration); drop some arrays, or try again when fewer calls use \
+                 them{}",
                 room::disk_refuses(self)
             );
             return MemoryGrant::Never(Failure::new(FailureKind::Busy, text));
@@ -201,8 +202,8 @@ impl Data {
     /// little.
     pub(super) fn await_memory(&mut self, cx: &mut Context, key: CallKey, id: HandleId) {
         // A call whose array is being read runs next.
-        let ends_by_itself = some_move(&self.arrays) || cx.some_call_goes_on();
-        if ends_by_itself && !has(Flaw::AwaitsNoMemory) {
+        let goes_on = some_move(&self.arrays) || cx.some_call_goes_on();
+        if goes_on && !has(Flaw::AwaitsNoMemory) {
             return self.turns.starve(cx, key);
         }
         let is_behind = self.turns.has_older(cx, key);
@@ -210,7 +211,8 @@ impl Data {
         if is_behind || !has(Flaw::KeepsWaiting) && room::take(self, cx, key, id) {
             return self.turns.starve(cx, key);
         }
-        let text = format!("has no memory for the array {id} now; try again");
+        let why = room::disk_refuses(self);
+        let text = format!("has no memory for the array {id} now; try again{why}");
         cx.fail(key, FailureKind::Busy, &text);
     }
 

@@ -15,10 +15,11 @@ const LEAST: u64 = 200_000;
 const MOST: u64 = 650_000;
 
 /// Whether a call may fail with this because the server is busy. It may lack memory for the arrays
-/// only if it could not write others to the disk, or if clients share the memory.
+/// only if the disk accepts no others, or if clients share the memory.
 pub(super) fn may_fail(scene: &Scene<'_>, failure: &Failure) -> bool {
     let is_other = !failure.message.contains("has no memory for the array");
-    is_other || scene.now < scene.checker.no_writes || scene.options.subjects.segments
+    let is_refused = failure.message.contains("the disk accepts none");
+    is_other || is_refused || scene.options.subjects.segments
 }
 
 impl Client {

@@ -216,9 +216,6 @@ impl World {
                 .write(transfer.id, transfer.content, bytes, is_forgotten))
         };
         let delay = self.disk_delay();
-        if written.is_err() {
-            self.checker.disk_refuses(self.now + delay);
-        }
         let event = Event::Written(ticket, written);
         self.after(host, delay, ToLife::Later(Box::new(event)));
     }
