@@ -211,8 +211,8 @@ impl Data {
         if is_behind || !has(Flaw::KeepsWaiting) && room::take(self, cx, key, id) {
             return self.turns.starve(cx, key);
         }
-        let why = room::disk_refuses(self);
-        let text = format!("has no memory for the array {id} now; try again{why}");
+        let (remedy, why) = (remedy(cx, key), room::disk_refuses(self));
+        let text = format!("has no memory for the array {id} now; {remedy}{why}");
         cx.fail(key, FailureKind::Busy, &text);
     }
 
@@ -370,11 +370,12 @@ impl Data {
     ) {
         tracing::error!("an array cannot be read now: {}", error.text);
         cx.free(buffer);
-        let text = format!(
-            "uses the array {id}, which cannot be read from the disk now: {}; try again",
-            error.text
-        );
         for call in self.arrays.not_read(id, Location::Disk(stored)) {
+            let remedy = remedy(cx, call);
+            let text = format!(
+                "uses the array {id}, which cannot be read from the disk now: {}; {remedy}",
+                error.text
+            );
             cx.fail(call, FailureKind::Busy, &text);
         }
     }
@@ -503,6 +504,16 @@ impl Data {
             tracing::debug!("the array {id} has expired");
             self.end_array(cx, id);
         }
+    }
+}
+
+/// What a client can do about a call that failed before it ran. The arrays that it would have
+/// changed are undefined.
+fn remedy(cx: &Context, call: CallKey) -> &'static str {
+    let mut uses = cx.calls.get(call).into_iter().flat_map(|call| &call.uses);
+    match uses.any(|wanted| wanted.writes && !wanted.replaces) {
+        true => "put the arrays that it changes again, and repeat the call",
+        false => "try again",
     }
 }
 
