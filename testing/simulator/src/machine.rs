@@ -390,6 +390,7 @@ impl Machine {
         Ok(())
     }
 
+    /// Runs a call of `BOTH`. `changed` has the bytes of its first array.
     fn compute_both(
         &mut self,
         posted: &Posted,

@@ -71,7 +71,7 @@ const FAILED: [(u64, &str); 15] = [
 /// The same, since clients call with two stored arrays.
 const FAILED_WITH_PAIRS: [(u64, &str); 2] = [
     (
-        100_013,
+        1211,
         "calls waited for ever for memory for stored arrays, because a slow client held it",
     ),
     (

@@ -1,7 +1,7 @@
 //! Clients that make calls: where their arrays are, and what their results must be. The module
 //! decides which failures are allowed under the faults of a history.
 
-use super::{Client, Purpose, Scene, pairs};
+use super::{Client, Purpose, Scene};
 use crate::checker::Checker;
 use crate::interfaces::{
     ADD, AGAIN, ASK, ASKED, BOTH, Contents, LOOK, LOOKED, MAKE, NAMES, ONCE, Tag, WIDE, look, next,
@@ -368,7 +368,7 @@ impl Client {
         }
         let spoils = made.array.is_some() || made.named.is_some();
         match kind {
-            FailureKind::Busy => made.second.is_none() || pairs::may_fail(scene, failure),
+            FailureKind::Busy => may_be_busy(scene, failure),
             FailureKind::Cancelled => true,
             FailureKind::NotFound => {
                 let life = self.life;
@@ -393,4 +393,12 @@ impl Client {
             _ => false,
         }
     }
+}
+
+/// Whether a call may fail with this because the server is busy. It may lack memory for stored
+/// arrays only if the disk accepts no others, or if clients share the memory.
+fn may_be_busy(scene: &Scene<'_>, failure: &Failure) -> bool {
+    let is_other = !failure.message.contains("has no memory for the array");
+    let is_refused = failure.message.contains("the disk accepts none");
+    is_other || is_refused || scene.options.subjects.segments
 }

@@ -4,7 +4,6 @@
 use super::{Client, Scene};
 use crate::interfaces::{BOTH, LOOKED};
 use farcall_idl::Scalar;
-use farcall_rpc_proto::Failure;
 
 /// Arrays of one client that are put for this.
 const ARRAYS: usize = 10;
@@ -13,14 +12,6 @@ const CALLS: usize = 2;
 /// Bytes of such an array, at least and at most. Two of them fit into memory beside all else.
 const LEAST: u64 = 200_000;
 const MOST: u64 = 650_000;
-
-/// Whether a call may fail with this because the server is busy. It may lack memory for the arrays
-/// only if the disk accepts no others, or if clients share the memory.
-pub(super) fn may_fail(scene: &Scene<'_>, failure: &Failure) -> bool {
-    let is_other = !failure.message.contains("has no memory for the array");
-    let is_refused = failure.message.contains("the disk accepts none");
-    is_other || is_refused || scene.options.subjects.segments
-}
 
 impl Client {
     pub(super) fn act_on_pairs(&mut self, scene: &mut Scene<'_>) {
