@@ -95,13 +95,17 @@ pub(crate) fn spill(data: &mut Data, cx: &mut Context, bytes: u64) {
 fn write_unused(data: &mut Data, cx: &mut Context, is_necessary: impl Fn(&Data) -> bool) {
     let now = cx.now();
     data.refused.take_if(|(until, _)| now >= *until);
-    while cx.disk.takes_arrays
-        && data.refused.is_none()
+    while can_write(data, cx)
         && is_necessary(data)
         && let Some(array) = leaving::least_used(&mut data.arrays)
     {
         write(cx, array);
     }
+}
+
+/// Whether arrays can be written to the disk now.
+fn can_write(data: &Data, cx: &Context) -> bool {
+    cx.disk.takes_arrays && data.refused.is_none()
 }
 
 fn write(cx: &mut Context, (id, bytes, buffer): (HandleId, u64, MemoryKey)) {
@@ -135,7 +139,7 @@ pub(super) fn take(data: &mut Data, cx: &mut Context, key: CallKey, id: HandleId
         let known = cx.calls.get(call).filter(|_| call != key);
         known.is_some_and(|call| call.state == State::Waiting)
     };
-    let writes = cx.disk.takes_arrays && data.refused.is_none();
+    let writes = can_write(data, cx);
     let is_file = |id: HandleId| {
         data.arrays
             .get(id)
