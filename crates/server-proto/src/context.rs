@@ -272,6 +272,13 @@ impl Context {
         calls.any(|call| call.state != State::Waiting && !self.calls_back(call))
     }
 
+    /// Whether calls of functions that call back have memory. Nobody knows when they end: their
+    /// clients may first want the results of calls that wait.
+    pub(crate) fn some_call_calls_back(&self) -> bool {
+        let mut calls = self.calls.values();
+        calls.any(|call| call.state != State::Waiting && self.calls_back(call))
+    }
+
     /// Predicted seconds of a call in the library, with their interval.
     pub(crate) fn interval(&self, call: CallKey, pes: u32) -> Option<Interval> {
         let call = self.calls.get(call)?;

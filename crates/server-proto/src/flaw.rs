@@ -70,11 +70,17 @@ pub enum Flaw {
     AwaitsNoMemory,
     /// Calls that wait for each other's arrays keep those that they have in memory.
     KeepsWaiting,
+    /// Durable calls are forgotten before their retention is over.
+    ForgetsEarly,
+    /// The journal is not told of a durable call that is forgotten.
+    KeepsForgotten,
+    /// An array may leave memory while a part of it arrives.
+    ForgetsParts,
 }
 
 impl Flaw {
     /// All deliberate faults.
-    pub const ALL: [Flaw; 33] = [
+    pub const ALL: [Flaw; 36] = [
         Flaw::SharesBuffers,
         Flaw::SharesWorkers,
         Flaw::RunsAgain,
@@ -108,6 +114,9 @@ impl Flaw {
         Flaw::ReleasesWritten,
         Flaw::AwaitsNoMemory,
         Flaw::KeepsWaiting,
+        Flaw::ForgetsEarly,
+        Flaw::KeepsForgotten,
+        Flaw::ForgetsParts,
     ];
 }
 

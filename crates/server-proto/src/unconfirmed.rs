@@ -4,6 +4,7 @@
 
 use crate::action::{Action, Actions, Haste};
 use crate::context::{Context, Step};
+use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, ConnectionKey};
 use crate::map::{Map, Set};
 use crate::record::{Entry, Record};
@@ -144,7 +145,9 @@ impl Unconfirmed {
         if has_results {
             self.forgetting.insert(id);
         }
-        self.record(Entry::Forget(id), Haste::Later, out);
+        if !has(Flaw::KeepsForgotten) {
+            self.record(Entry::Forget(id), Haste::Later, out);
+        }
     }
 
     /// Ends a call that the journal has forgotten. Returns whether its results must be removed.

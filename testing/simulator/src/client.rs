@@ -8,6 +8,7 @@ mod libraries;
 mod names;
 mod objects;
 mod pairs;
+mod parts;
 mod reservations;
 mod segments;
 mod sources;
@@ -99,6 +100,7 @@ pub(crate) struct Client {
     open: BTreeMap<CallId, Open>,
     kept: BTreeMap<JobId, submitted::StoredCall>,
     arrays: Vec<arrays::Array>,
+    filling: Vec<parts::Filling>,
     objects: Vec<objects::Object>,
     /// Its reservations, by their numbers.
     reservations: Vec<u64>,
@@ -132,6 +134,7 @@ impl Client {
             open: BTreeMap::new(),
             kept: BTreeMap::new(),
             arrays: Vec::new(),
+            filling: Vec::new(),
             objects: Vec::new(),
             reservations: Vec::new(),
             segments: Vec::new(),
@@ -205,6 +208,7 @@ impl Client {
         self.former
             .extend(self.segments.drain(..).map(|segment| segment.memory));
         self.arrays.clear();
+        self.filling.clear();
         self.functions.clear();
         self.reservations.clear();
         self.answers.clear();
@@ -239,6 +243,9 @@ impl Client {
         if self.has_pairs && scene.random.chance(0.3) {
             return self.act_on_pairs(scene);
         }
+        if scene.options.subjects.parts && scene.random.chance(0.3) {
+            return self.act_on_parts(scene);
+        }
         if scene.options.subjects.statuses && scene.random.chance(0.1) {
             return self.ask_status(scene);
         }
@@ -249,6 +256,7 @@ impl Client {
             0..=8 => self.call(scene),
             9..=13 => self.submit(scene),
             14 => self.cancel(scene),
+            15 if scene.options.subjects.retentions && scene.random.chance(0.5) => self.list(scene),
             15 => self.cancel_kept(scene),
             16..=17 => self.put(scene),
             18 => self.get(scene),
@@ -396,7 +404,7 @@ impl Client {
             Answer::Done(_) => return self.done(request, scene),
             Answer::Estimated(_) | Answer::Draining(_) => return,
             Answer::Directory(..) | Answer::Shared(_) => return,
-            Answer::Jobs(_) | Answer::Handles(_) => return,
+            Answer::Handles(_) => return,
             _ => {}
         }
         let Some((purpose, since)) = self.closed(request, scene) else {
@@ -407,7 +415,11 @@ impl Client {
                 self.functions.insert(index, told.function);
             }
             (Answer::Interface(told), Purpose::Library(_)) => self.extra.push(told.function),
-            (Answer::Submitted(id), Purpose::Submitted(asked)) => self.is_kept(asked, id, scene),
+            (Answer::Submitted(id), Purpose::Submitted(asked)) => {
+                self.is_kept(asked, since, id, scene)
+            }
+            (Answer::Job(told), Purpose::Submitted(asked)) => self.cancelled(asked, &told, scene),
+            (Answer::Jobs(page), Purpose::Submitted(_)) => self.listed(since, &page, scene),
             (Answer::Handle(record), Purpose::Source(asked)) => {
                 self.has_source(&asked, since, &record, scene);
             }
@@ -458,7 +470,7 @@ impl Client {
             Purpose::Array(asked) => self.has_bytes(&asked, &open.received, scene),
             Purpose::Name(asked) => self.has_named(&asked, open.since, &open.received, scene),
             Purpose::Source(asked) => self.has_source_bytes(&asked, &open.received, scene),
-            Purpose::Submitted(asked) => self.fetched(asked, open.received, scene),
+            Purpose::Submitted(asked) => self.fetched(asked, open.since, open.received, scene),
             Purpose::Trespass => self.trespassed(scene),
             _ => {}
         }
@@ -474,7 +486,7 @@ impl Client {
         }
         let is_expected = match open.purpose {
             Purpose::Call(made) => self.call_failed(&made, failure, scene),
-            Purpose::Submitted(asked) => self.submitted_failed(asked, failure, scene),
+            Purpose::Submitted(asked) => self.submitted_failed(asked, since, failure, scene),
             Purpose::Array(asked) => self.array_failed(&asked, failure, scene),
             Purpose::Object(asked) => self.object_failed(asked, since, failure, scene),
             Purpose::Name(asked) => self.name_failed(&asked, since, failure, scene),

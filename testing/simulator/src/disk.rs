@@ -98,9 +98,9 @@ impl Disk {
         ledger::refuse(&mut self.queue, "no room")
     }
 
-    /// Whether entries wait.
-    pub(crate) fn has_entries(&self) -> bool {
-        !self.queue.is_empty()
+    /// How many entries wait.
+    pub(crate) fn entries(&self) -> usize {
+        self.queue.len()
     }
 
     /// Writes an array: into a file, or to the memory of the ledger until its record is written.
@@ -167,10 +167,10 @@ impl Disk {
         }
     }
 
-    /// Number of stored arrays that have files.
-    pub(crate) fn arrays(&self) -> usize {
+    /// Number of files of that kind.
+    pub(crate) fn files(&self, content: Content) -> usize {
         let kinds = self.files.keys().map(|(_, kind)| *kind);
-        kinds.filter(|kind| *kind == Content::Array as u8).count()
+        kinds.filter(|kind| *kind == content as u8).count()
     }
 
     /// The server is killed. The first `committed` entries in the queue are committed nevertheless.

@@ -122,6 +122,10 @@ flags! {
         statuses,
         /// Calls with two stored arrays, which are larger than the memory for arrays.
         pairs,
+        /// Durable calls are kept for seconds, forgotten at a client's wish, and listed.
+        retentions,
+        /// Arrays that are filled part by part.
+        parts,
     }
 }
 

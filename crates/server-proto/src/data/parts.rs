@@ -7,6 +7,7 @@ use crate::action::Action;
 use crate::arrays::{Location, Use};
 use crate::call::{ActiveCall, Task};
 use crate::context::{Context, Step};
+use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, ConnectionKey};
 use farcall_rpc_proto::{ArrayPart, CallId, Failure, FailureKind};
 
@@ -70,7 +71,9 @@ impl Data {
         call.times.accepted = now;
         let call = cx.calls.insert(call);
         cx.clients[key].calls.insert(id, call);
-        self.arrays.line_up(call, &[wanted]);
+        if !has(Flaw::ForgetsParts) {
+            self.arrays.line_up(call, &[wanted]);
+        }
         cx.clients[key].proto.accept(id, now);
     }
 

@@ -211,8 +211,13 @@ impl Data {
         if is_behind || !has(Flaw::KeepsWaiting) && room::take(self, cx, key, id) {
             return self.turns.starve(cx, key);
         }
-        let (remedy, why) = (remedy(cx, key), room::disk_refuses(self));
-        let text = format!("has no memory for the array {id} now; {remedy}{why}");
+        let remedy = remedy(cx, key);
+        let refused = room::disk_refuses(self);
+        let held = match cx.some_call_calls_back() {
+            true => "; calls of functions that call back have memory",
+            false => "",
+        };
+        let text = format!("has no memory for the array {id} now; {remedy}{refused}{held}");
         cx.fail(key, FailureKind::Busy, &text);
     }
 

@@ -56,8 +56,9 @@ impl DurableCalls {
                 cx.clients[connection].sending.push(call);
                 return self.deliver(cx, fetch);
             }
-            (Ok(()), None) => not_there(id),
-            (Err(error), _) => {
+            // It was forgotten while the disk was read.
+            (_, None) => not_there(id),
+            (Err(error), Some(_)) => {
                 tracing::error!("the results of {id} cannot be read: {}", error.text);
                 let text = format!("the results of {id} cannot be read: {}", error.text);
                 Failure::new(FailureKind::StorageFault, text)

@@ -23,9 +23,24 @@ pub(super) struct Array {
 #[derive(Clone, Debug)]
 pub(super) enum Asked {
     Put(Contents),
+    /// An array of zeros, which will have these contents.
+    Zeros(Contents),
+    Fill(ArrayPart),
     /// The part that begins at an offset, of an array that was changed at least this many times.
     Get(HandleId, u64, u64),
     Drop,
+}
+
+impl Array {
+    pub(super) fn new(id: HandleId, contents: Contents) -> Array {
+        Array {
+            id,
+            contents,
+            begun: 0,
+            done: 0,
+            is_spoilt: false,
+        }
+    }
 }
 
 pub(super) fn put(contents: Contents, stays: bool) -> Put {
@@ -117,14 +132,10 @@ impl Client {
             Purpose::Array(Asked::Put(contents)) => {
                 let kept = Secret::Array(record.id);
                 scene.checker.secrets.add(kept, (self.life, self.user));
-                self.arrays.push(Array {
-                    id: record.id,
-                    contents,
-                    begun: 0,
-                    done: 0,
-                    is_spoilt: false,
-                });
+                self.arrays.push(Array::new(record.id, contents));
             }
+            Purpose::Array(Asked::Zeros(contents)) => self.has_zeros(contents, record.id, scene),
+            Purpose::Array(Asked::Fill(part)) => self.has_filled(part.id),
             Purpose::Name(names::Asked::Put(published)) => {
                 self.publish(published, record.id, since, scene);
             }
@@ -188,12 +199,20 @@ impl Client {
         failure: &Failure,
         scene: &mut Scene<'_>,
     ) -> bool {
+        let mut was_dropped = false;
+        if let Asked::Fill(part) = asked {
+            was_dropped = !self.gives_up_filling(part.id, scene);
+        }
         let faults = &scene.options.faults;
         let subjects = &scene.options.subjects;
         match (asked, failure.kind) {
             (_, FailureKind::Busy | FailureKind::QuotaExceeded) => true,
-            (Asked::Put(_), FailureKind::Stalled) => {
+            (Asked::Put(_) | Asked::Fill(_), FailureKind::Stalled) => {
                 faults.stalls || faults.pauses || subjects.lanes
+            }
+            (Asked::Fill(_), FailureKind::BadArgument) => faults.disk_errors,
+            (Asked::Fill(_), FailureKind::NotFound) => {
+                faults.calendar_jumps || subjects.names || was_dropped
             }
             (Asked::Get(id, ..), FailureKind::BadArgument) => {
                 let disk = faults.disk_errors || faults.disk_forgets;

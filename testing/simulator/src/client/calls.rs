@@ -396,9 +396,12 @@ impl Client {
 }
 
 /// Whether a call may fail with this because the server is busy. It may lack memory for stored
-/// arrays only if the disk accepts no others, or if clients share the memory.
+/// arrays only if the disk accepts no others, or if others have memory that they may not give back:
+/// clients share it, or a function may call back.
 fn may_be_busy(scene: &Scene<'_>, failure: &Failure) -> bool {
     let is_other = !failure.message.contains("has no memory for the array");
+    let subjects = &scene.options.subjects;
     let is_refused = failure.message.contains("the disk accepts none");
-    is_other || is_refused || scene.options.subjects.segments
+    let is_held = subjects.callbacks && failure.message.contains("that call back have memory");
+    is_other || is_refused || is_held || subjects.segments
 }

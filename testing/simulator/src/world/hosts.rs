@@ -329,7 +329,7 @@ impl World {
             self.tell(host, event);
         }
         let at = &mut self.hosts[host];
-        if at.machine.is_some() && at.disk.has_entries() && !at.commits {
+        if at.machine.is_some() && at.disk.entries() > 0 && !at.commits {
             at.commits = true;
             self.after(host, S, ToLife::Commits);
         }
