@@ -1,5 +1,6 @@
 """What notebooks show of functions, calls, durable calls and estimates."""
 
+import farcall._notebook
 import nbclient
 import nbformat
 import pytest
@@ -27,6 +28,13 @@ def server(start, tmp_path):
     path = tmp_path / "nap.idl"
     path.write_text(IDL)
     return start(path, options=["--state", tmp_path / "state"])
+
+
+def test_numbers_have_units_that_people_read():
+    seconds = {3e-5: "30 µs", 0.25: "250 ms", 90.0: "90 s", 1234.5: "20.6 min", 259_200.0: "3 days"}
+    assert {value: farcall._notebook._seconds(value) for value in seconds} == seconds
+    sizes = {12: "12 B", 999_600: "1 MB", 1500: "1.5 kB", 2 * 10**12: "2 TB"}
+    assert {value: farcall._notebook._bytes(value) for value in sizes} == sizes
 
 
 def test_a_notebook_shows_objects_of_farcall(server):

@@ -487,6 +487,9 @@ fn check_traces(platform: &Platform, workload: &Workload, config: &Config) -> Py
         Workload::Goal(_) if config.overhead > 0.0 => Err(value_error(
             "overhead is for patterns: use loggops=\"o=NANOSECONDS\" for traces",
         )),
+        Workload::Goal(goal) if goal.hosts().is_some() && config.completion.is_some() => Err(
+            value_error("loggops says when a send is complete: leave completion out"),
+        ),
         Workload::Goal(goal) if goal.hosts().is_some() && platform.hop_latency() > 0.0 => Err(
             value_error("loggops: L is the latency of a message; leave hop-latency out"),
         ),

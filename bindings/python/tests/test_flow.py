@@ -4,13 +4,14 @@ import signal
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import matplotlib
 import numpy as np
 import pytest
 from farcall import flow
 from farcall.flow import plot
-from farcall.flow.plot import MAX_COLUMNS, _rates
+from farcall.flow.plot import MAX_COLUMNS, MAX_LANES, Sends, _bars, _lanes, _rates
 from matplotlib import pyplot
 from matplotlib.figure import Figure
 from servers import FARCALL
@@ -215,13 +216,108 @@ def test_each_panel_of_a_picture_has_the_links_in_their_places():
 def test_the_rates_of_a_timeline_are_those_of_the_messages():
     # Rank 0 sends 10 bytes in the first quarter, rank 1 sends 20 in the last three quarters.
     values = [np.array(v, float) for v in ([10, 20], [0, 1], [1, 4])]
-    image, *_ = _rates(pyplot.figure().subplots(), np.array([0, 1]), *values)
+    sends = Sends(np.array([0, 1]), *values)
+    image, *_ = _rates(pyplot.figure().subplots(), sends, 2)
     rates = np.asarray(image.get_array())
     quarter = MAX_COLUMNS // 4
     assert rates[0, :quarter] == pytest.approx(10)
     assert rates[0, quarter:] == pytest.approx(0, abs=1e-9)
     assert rates[1, :quarter] == pytest.approx(0, abs=1e-9)
     assert rates[1, quarter:] == pytest.approx(20 / 3)
+
+
+def test_the_rates_of_brief_and_of_long_messages_add_up_to_their_bytes():
+    random = np.random.default_rng(1)
+    count, last = 1000, 1e-3
+    start = random.random(count) * last / 2
+    length = np.where(random.random(count) < 0.5, 1e-15, last / 2)
+    sends = Sends(random.integers(0, 4, count), random.random(count), start, start + length)
+    image, *_ = _rates(pyplot.figure().subplots(), sends, 4)
+    bytes_ = np.asarray(image.get_array()).sum(axis=1) * sends.end.max() / MAX_COLUMNS
+    assert bytes_ == pytest.approx(np.bincount(sends.source, sends.size))
+
+
+def test_bars_of_messages_at_the_same_time_lie_below_each_other():
+    values = [np.array(v, float) for v in ([1, 1, 1, 1], [0, 1, 3, 0], [2, 3, 4, 4])]
+    sends = Sends(np.array([0, 0, 0, 1]), *values)
+    lanes = _lanes(sends)
+    assert lanes.tolist() == [0, 1, 0, 0]
+    bars, *_ = _bars(pyplot.figure().subplots(), sends, 2, lanes)
+    boxes = [path.get_extents() for path in bars.get_paths()]
+    assert all(a.y1 <= b.y0 + 1e-9 for a, b in [(boxes[0], boxes[1]), (boxes[1], boxes[3])])
+    many = np.ones(MAX_LANES + 1)
+    assert _lanes(Sends(np.zeros(len(many), int), many, 0 * many, many)) is None
+
+
+def test_brief_messages_of_a_long_run_can_be_seen(tmp_path):
+    messages = flow.messages([0] * 10, [1] * 10, 1e3, wait=100.0)
+    result = flow.simulate(flow.Platform("torus:4x4,bandwidth=1e9"), messages)
+    plot.timeline(result, tmp_path / "timeline.png")
+    pixels = pyplot.imread(tmp_path / "timeline.png")[:, :, :3]
+    # Without the axes, the texts and the bar of colours, which are at the edges.
+    height, width, _ = pixels.shape
+    inner = pixels[height // 4 : height * 2 // 3, width // 8 : width * 3 // 4]
+    assert (inner < 0.9).any(axis=2).sum() > 100
+
+
+def test_a_result_keeps_its_placement_when_the_array_changes():
+    nodes = np.arange(16, dtype=np.uint32)[::-1].copy()
+    result = flow.simulate(TORUS, flow.pattern("ring", TORUS, 1), placement=nodes)
+    before = result.hottest()
+    nodes[:] = 0
+    assert result.hottest() == before
+
+
+def test_a_trace_that_cannot_be_written_leaves_the_earlier_one(tmp_path, monkeypatch):
+    result = flow.simulate(TORUS, flow.pattern("ring", TORUS, 1))
+    with pytest.raises(FileNotFoundError, match="missing"):
+        result.write_perfetto(tmp_path / "missing" / "trace.json")
+    trace = tmp_path / "trace.json"
+    result.write_perfetto(trace)
+    before = trace.read_bytes()
+    assert json.loads(before)
+
+    def interrupted(path, *_):
+        Path(path).write_text("[")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(flow._result, "write_flow_trace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        result.write_perfetto(trace)
+    assert trace.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [trace]
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"window": 2**32}, "window"),
+        ({"overhead": "1us"}, "overhead"),
+        ({"mode": None}, "mode"),
+        ({"failures": "node 77@1ms"}, "node 77"),
+    ],
+)
+def test_errors_name_the_argument(settings, text):
+    with pytest.raises(ValueError, match=text):
+        flow.simulate(TORUS, flow.pattern("ring", TORUS, 1), **settings)
+
+
+def test_more_messages_than_memory_are_refused():
+    platform = flow.Platform("torus:100x100x10")
+    pattern = flow.pattern("allreduce:ring", platform, 1e6, count=1000)
+    with pytest.raises(ValueError, match="keep_messages=False"):
+        flow.simulate(platform, pattern)
+
+
+def test_results_refuse_what_they_do_not_have(tmp_path):
+    result = flow.simulate(TORUS, flow.pattern("ring", TORUS, 1))
+    with pytest.raises(ValueError, match="'messages' or 'links'"):
+        result.write(tmp_path / "rows.csv", "makespan")
+    with pytest.raises(ValueError, match="0 or more"):
+        result.hottest(-1)
+    for wrong in ({"sizes": [1, 1]}, {"sizes": [1], "seeds": [2, 2]}, {"sizes": [float("nan")]}):
+        with pytest.raises(ValueError, match=r"once|expected 0 or more"):
+            flow.sweep(TORUS, "ring", **wrong)
 
 
 def test_pictures_leave_the_figures_of_the_program_alone(tmp_path):
@@ -311,6 +407,8 @@ def test_traces_are_read_as_text_bytes_and_chakra(tmp_path):
         flow.read_pattern(tmp_path / "rows.csv", loggops=costs)
     with pytest.raises(ValueError, match="tolerance"):
         flow.simulate(platform, pattern, tolerance=2.0)
+    with pytest.raises(ValueError, match="leave completion out"):
+        flow.simulate(platform, pattern, completion="source")
 
 
 def test_an_interrupt_ends_a_simulation_with_slow_batches():

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::results::also_read;
 use clap::Args;
 use std::ffi::OsStr;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -52,8 +53,13 @@ impl Painter {
             return Ok(());
         }
         let text = String::from_utf8_lossy(&run.stderr);
-        let last = text.trim().lines().last().unwrap_or("no message");
-        Err(Failure::failed(explained(&python, module, last)))
+        let ended = || match run.status.signal() {
+            Some(9) => "it was killed, probably because memory was short".to_string(),
+            _ => run.status.to_string(),
+        };
+        let last = text.trim().lines().last();
+        let last = last.map_or_else(ended, ToString::to_string);
+        Err(Failure::failed(explained(&python, module, &last)))
     }
 }
 

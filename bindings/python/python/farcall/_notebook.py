@@ -112,16 +112,19 @@ def _table(heads: list[str], rows: list[list[str]]) -> str:
 
 
 def _seconds(value: float) -> str:
-    for least, unit in [(1.0, "s"), (1e-3, "ms")]:
-        if value >= least:
-            return f"{value / least:.3g} {unit}"
+    for size, unit in [(86400.0, "days"), (3600.0, "h"), (60.0, "min")]:
+        if value >= 2 * size:
+            return f"{value / size:.3g} {unit}"
+    for size, unit in [(1.0, "s"), (1e-3, "ms")]:
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
     return f"{value * 1e6:.3g} µs"
 
 
 def _bytes(count: int) -> str:
     size = float(count)
     for unit in ["B", "kB", "MB", "GB"]:
-        if size < 1000:
+        if size < 999.5:
             return f"{size:.3g} {unit}"
         size /= 1000
     return f"{size:.3g} TB"

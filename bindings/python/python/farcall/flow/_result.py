@@ -1,5 +1,6 @@
 """Results as Arrow tables, files and traces."""
 
+import os
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -41,6 +42,7 @@ class Result:
     def __init__(self, inputs: Inputs, data: dict[str, Any]) -> None:
         self._inputs = inputs
         self.platform = inputs[0]
+        self.ranks: int = inputs[1].ranks
         self.makespan: float = data["makespan"]
         self.message_count: int = data["messages"]
         self.events: int = data["events"]
@@ -97,6 +99,8 @@ class Result:
 
         This simulates again.
         """
+        if count < 0 or users < 0:
+            raise ValueError(f"count {count}, users {users}: expected 0 or more")
         self._require_links()
         utilisation = self.utilisation
         order = np.argsort(-utilisation, kind="stable")[:count]
@@ -122,6 +126,8 @@ class Result:
 
     def write(self, path: str | PathLike[str], table: str = "messages") -> None:
         """Write `messages` or `links` to a `.csv` or `.parquet` file."""
+        if table not in ("messages", "links"):
+            raise ValueError(f"table {table!r}: expected 'messages' or 'links'")
         write_table(getattr(self, table)(), path)
 
     def write_perfetto(self, path: str | PathLike[str]) -> None:
@@ -130,7 +136,20 @@ class Result:
         It has the messages and computations of each rank, an arrow from each send to its receive,
         and the load of the hottest links. This simulates again.
         """
-        write_flow_trace(fspath(path), *self._inputs)
+        path = Path(path)
+        if path.exists() and not path.is_file():
+            # A device or a pipe.
+            return write_flow_trace(fspath(path), *self._inputs)
+        # The file is complete, or is not there: a run can fail or be interrupted.
+        part = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            part.touch()
+            write_flow_trace(fspath(part), *self._inputs)
+            part.replace(path)
+        except OSError as error:
+            raise OSError(error.errno, f"cannot be written: {error}", fspath(path)) from None
+        finally:
+            part.unlink(missing_ok=True)
 
 
 class Sweep:
@@ -138,7 +157,7 @@ class Sweep:
 
     def __init__(self, rows: list[tuple[float, int, float]]) -> None:
         self.size = np.array([row[0] for row in rows])
-        self.seed = np.array([row[1] for row in rows], np.int64)
+        self.seed = np.array([row[1] for row in rows], np.uint64)
         self.makespan = np.array([row[2] for row in rows])
 
     def table(self) -> Any:
@@ -176,11 +195,11 @@ class Sweep:
 def write_table(table: Any, path: str | PathLike[str]) -> None:
     """Write an Arrow table in the format of the ending of the file name."""
     path = Path(path)
-    if path.suffix == ".parquet":
+    if path.suffix.lower() == ".parquet":
         import pyarrow.parquet
 
         pyarrow.parquet.write_table(table, path)
-    elif path.suffix == ".csv":
+    elif path.suffix.lower() == ".csv":
         import pyarrow.csv
 
         pyarrow.csv.write_csv(table, path)

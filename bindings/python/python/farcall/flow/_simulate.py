@@ -1,6 +1,8 @@
 """Platforms, patterns, single runs and sweeps."""
 
+import os
 from collections.abc import Callable, Iterable
+from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
 
@@ -10,6 +12,9 @@ import numpy.typing as npt
 from .. import _native
 from .._native import simulate_flow
 from ._result import Result, Sweep
+
+# Memory for a message while a run that keeps it ends.
+BYTES_OF_MESSAGE = 72
 
 Platform = _native.FlowPlatform
 Pattern = _native.FlowPattern
@@ -61,7 +66,7 @@ def read_pattern(path: str | PathLike[str], *, loggops: str | None = None) -> Pa
     """
     path = Path(path)
     try:
-        if path.suffix in (".goal", ".bin"):
+        if path.suffix.lower() in (".goal", ".bin"):
             return Pattern.from_goal(path.read_bytes(), loggops)
         if loggops is not None:
             raise ValueError("only traces have hosts with costs: leave out loggops")
@@ -122,7 +127,7 @@ def simulate(
     buffer: int = 16,
     virtual_output_queues: bool = False,
     routing: str = "static",
-    failures: Iterable[str] = (),
+    failures: str | Iterable[str] = (),
     overhead: float = 0.0,
     stored_packet: float = 0.0,
 ) -> Result:
@@ -142,8 +147,23 @@ def simulate(
     also for those that have no effect in the mode, and `RuntimeError` for a deadlock.
     """
     for name, number in (("window", window), ("buffer", buffer)):
-        if number < 1:
-            raise ValueError(f"{name} {number}: expected 1 or more")
+        if not isinstance(number, Integral) or not 1 <= number < 1 << 32:
+            raise ValueError(f"{name} {number!r}: expected 1 or more, below {1 << 32}")
+    for name, value in (
+        ("threshold", threshold),
+        ("tolerance", tolerance),
+        ("resolution", resolution),
+        ("packet_size", packet_size),
+        ("overhead", overhead),
+        ("stored_packet", stored_packet),
+    ):
+        if not isinstance(value, Real):
+            raise ValueError(f"{name} {value!r}: expected a number")
+    for name, text in (("mode", mode), ("routing", routing), ("completion", completion or "")):
+        if not isinstance(text, str):
+            raise ValueError(f"{name} {text!r}: expected a text")
+    if keep_messages:
+        _check_memory(pattern.messages)
     of_modes = (
         ("verify", verify, ("exact",)),
         ("tolerance", tolerance > 0, ("exact",)),
@@ -173,7 +193,7 @@ def simulate(
         "virtual_output_queues": virtual_output_queues,
         "watch": [],
         "routing": routing,
-        "failures": list(failures),
+        "failures": [failures] if isinstance(failures, str) else list(failures),
         "overhead": overhead,
         "stored_packet": stored_packet,
     }
@@ -195,7 +215,16 @@ def sweep(
     `pattern` is a specification, or a function from the size to a pattern.
     """
     rows = []
-    seeds = list(seeds)
+    sizes, seeds = list(sizes), list(seeds)
+    for name, values in (("sizes", sizes), ("seeds", seeds)):
+        if len(set(values)) < len(values):
+            raise ValueError(f"{name}: each may be given once, given {values}")
+    for seed in seeds:
+        if not isinstance(seed, Integral) or not 0 <= seed < 1 << 64:
+            raise ValueError(f"seed {seed!r}: expected a whole number from 0 to {2**64 - 1}")
+    for size in sizes:
+        if not size >= 0:
+            raise ValueError(f"size {size}: expected 0 or more")
     for size in sizes:
         made = pattern(size) if callable(pattern) else Pattern(pattern, platform.nodes, size)
         for seed in seeds:
@@ -212,6 +241,17 @@ def sweep(
     return Sweep(rows)
 
 
+def _check_memory(count: int) -> None:
+    """Refuse to keep messages that need more memory than this machine has."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if count * BYTES_OF_MESSAGE > memory:
+        needed, has = (round(bytes_ / 2**30) for bytes_ in (count * BYTES_OF_MESSAGE, memory))
+        raise ValueError(
+            f"{count} messages would need {needed} GiB, and this machine has {has} GiB: "
+            "use keep_messages=False"
+        )
+
+
 def _ranks(name: str, values: npt.ArrayLike) -> npt.NDArray[np.uint32]:
     array = np.asarray(values)
     if array.ndim != 1:
@@ -220,4 +260,5 @@ def _ranks(name: str, values: npt.ArrayLike) -> npt.NDArray[np.uint32]:
         raise ValueError(f"{name}: expected whole numbers from 0, given {array.dtype}")
     if array.size and array.max() > np.iinfo(np.uint32).max:
         raise ValueError(f"{name}: {array.max()} is too large")
-    return np.ascontiguousarray(array, np.uint32)
+    # A copy: the result simulates again with it, and the caller may change its array meanwhile.
+    return np.array(array, np.uint32)

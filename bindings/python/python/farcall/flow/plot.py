@@ -5,6 +5,7 @@ python -m farcall.flow.plot timeline picture.png messages.csv
 """
 
 import csv
+import itertools
 import sys
 from dataclasses import dataclass
 from os import PathLike
@@ -27,6 +28,8 @@ MAX_ROWS = 512
 MAX_COLUMNS = 800
 # The most cells in a row between which lines are drawn.
 MAX_LINED = 32
+# The most messages of a rank at a time that have a bar each.
+MAX_LANES = 8
 # Prefixes of units, the largest first.
 PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
@@ -35,6 +38,7 @@ AXES = {
     "nodes": ("leaf switch", "node"),
     "level": ("switch", "port"),
     "global": ("to group", "from group"),
+    "devices": ("a column for each machine", "device"),
     "local": ("a square for each group: to router", "from router"),
 }
 
@@ -72,11 +76,14 @@ def heat_map(result: Result, path: str | PathLike[str]) -> None:
 def timeline(result: Result, path: str | PathLike[str]) -> None:
     """Draw every message as a bar on the line of its source, coloured by its rate.
 
-    With many ranks or messages, draw the rate at which each rank sends instead.
+    Bars of messages at the same time lie below each other. With many ranks or messages, draw the
+    rate at which each rank sends instead.
     """
     result._require_messages()
-    source = result.source.astype(np.int64)
-    _timeline(source, result.bytes, result.start, result.end, path)
+    if result.message_count == 0:
+        raise ValueError("this run has no messages: nothing to draw")
+    sends = Sends(result.source.astype(np.int64), result.bytes, result.start, result.end)
+    _timeline(sends, result.ranks, path)
 
 
 def _scaled(largest: float, units: tuple[tuple[float, str], ...]) -> tuple[float, str]:
@@ -107,6 +114,8 @@ def _axes_of(panel: str, panels: list[str]) -> tuple[str, str]:
         return "switch", panel.removeprefix("to ")
     if "+z" in panels or "to crossbar z" in panels:
         return "x, the planes side by side", "y"
+    if panel in ("+x", "-x") and "+y" not in panels:
+        return "x, folded into rows", ""
     return AXES.get(panel.split(maxsplit=1)[0], ("", "") if panel == "links" else ("x", "y"))
 
 
@@ -152,8 +161,9 @@ def _heat_map(links: Links, hottest: list[HotLink], path: str | PathLike[str]) -
             axes.set_title(f"{name}{most}", fontsize="medium")
             axes.set_xlabel(label, fontsize="small")
             axes.set_ylabel(side, fontsize="small")
-            # In squares side by side, the numbers at the edge would not be those of the links.
-            counts = places == 1 and name != "local" and "planes" not in label
+            # Elsewhere the numbers at the edge would not be those of the links.
+            of_links = not any(word in label for word in ("square", "planes", "folded", "machine"))
+            counts = places == 1 and of_links
             axes.tick_params(labelsize="small", labelbottom=counts, labelleft=counts)
             for axis, cells in ((axes.yaxis, matrix.shape[0]), (axes.xaxis, matrix.shape[1])):
                 axis.get_major_locator().set_params(integer=True)
@@ -184,20 +194,26 @@ def _list(axes: Any, hottest: list[HotLink]) -> None:
     axes.text(0, 1, "\n".join(lines), transform=axes.transAxes, **style)
 
 
-def _timeline(
-    source: Integers, size: Floats, start: Floats, end: Floats, path: str | PathLike[str]
-) -> None:
-    second, unit = _scaled(float(end.max(initial=0)), TIMES)
-    ranks = int(source.max(initial=0)) + 1
-    start, end = start / second, end / second
-    if ranks <= MAX_RANKS and len(source) <= MAX_BARS:
-        figure = _figure(10, 1.6 + 0.2 * ranks)
-        axes = figure.subplots()
-        image, scale, what = _bars(axes, source, size, start, end)
+@dataclass
+class Sends:
+    """Messages: their sources, bytes, starts and ends."""
+
+    source: Integers
+    size: Floats
+    start: Floats
+    end: Floats
+
+
+def _timeline(sends: Sends, ranks: int, path: str | PathLike[str]) -> None:
+    second, unit = _scaled(float(sends.end.max(initial=0)), TIMES)
+    sends = Sends(sends.source, sends.size, sends.start / second, sends.end / second)
+    lanes = _lanes(sends) if ranks <= MAX_RANKS and len(sends.source) <= MAX_BARS else None
+    figure = _figure(10, max(3.0, 1.6 + 0.2 * ranks) if lanes is not None else 7)
+    axes = figure.subplots()
+    if lanes is not None:
+        image, scale, what = _bars(axes, sends, ranks, lanes)
     else:
-        figure = _figure(10, 7)
-        axes = figure.subplots()
-        image, scale, what = _rates(axes, source, size, start, end)
+        image, scale, what = _rates(axes, sends, ranks)
     rates = np.asarray(image.get_array()) / second
     largest = float(rates.max(initial=0))
     size_of, prefix = _scaled(largest, PREFIXES)
@@ -205,47 +221,70 @@ def _timeline(
     image.set_clim(0, largest / size_of or 1)
     axes.set(xlabel=f"time ({unit})", ylabel=f"rank{scale}")
     axes.yaxis.get_major_locator().set_params(integer=True)
-    axes.set_title(f"{ranks} ranks, {len(source)} messages, {end.max(initial=0):.4g} {unit}")
+    last = sends.end.max(initial=0)
+    axes.set_title(f"{ranks} ranks, {len(sends.source)} messages, {last:.4g} {unit}")
     figure.colorbar(image, label=f"{what} ({prefix}B/s)")
     figure.savefig(path)
 
 
-def _bars(
-    axes: Any, source: Integers, size: Floats, start: Floats, end: Floats
-) -> tuple[Any, str, str]:
+def _lanes(sends: Sends) -> Integers | None:
+    """The lane of each message, so that messages of a rank do not hide each other."""
+    lanes = np.zeros(len(sends.source), np.int64)
+    ends: dict[int, list[float]] = {}
+    for i in np.lexsort((sends.end, sends.start)):
+        of_rank = ends.setdefault(int(sends.source[i]), [])
+        free = [lane for lane, end in enumerate(of_rank) if end <= sends.start[i]]
+        lane = free[0] if free else len(of_rank)
+        if lane == MAX_LANES:
+            return None
+        of_rank[lane : lane + 1] = [float(sends.end[i])]
+        lanes[i] = lane
+    return lanes
+
+
+def _bars(axes: Any, sends: Sends, ranks: int, lanes: Integers) -> tuple[Any, str, str]:
     from matplotlib.collections import PolyCollection
 
-    duration = end - start
-    rate = np.divide(size, duration, out=np.zeros_like(size), where=duration > 0)
-    low, high = source - 0.4, source + 0.4
-    corners = [[start, low], [start, high], [end, high], [end, low]]
+    source, start, end = sends.source, sends.start, sends.end
+    duration, last = end - start, float(end.max(initial=0)) or 1.0
+    rate = np.divide(sends.size, duration, out=np.zeros_like(sends.size), where=duration > 0)
+    counts = np.ones(ranks, np.int64)
+    np.maximum.at(counts, source, lanes + 1)
+    height = 0.8 / counts[source]
+    low = source - 0.4 + lanes * height
+    corners = [[start, low], [start, low + height], [end, low + height], [end, low]]
     boxes = np.array(corners).transpose(2, 0, 1)
-    bars = PolyCollection(list(boxes), array=rate, edgecolors="white", linewidths=0.3)
+    # White edges would hide narrow bars. With edges of its own colour, each one can be seen.
+    edges, line = ("white", 0.3) if (duration > last / MAX_COLUMNS * 4).all() else ("face", 1.0)
+    bars = PolyCollection(list(boxes), array=rate, edgecolors=edges, linewidths=line)
     axes.add_collection(bars)
-    axes.set_xlim(0, end.max(initial=0) or 1)
-    axes.set_ylim(source.max(initial=0) + 0.5, -0.5)
+    axes.set_xlim(0, last)
+    axes.set_ylim(ranks - 0.5, -0.5)
     return bars, "", "mean rate of the message"
 
 
-def _rates(
-    axes: Any, source: Integers, size: Floats, start: Floats, end: Floats
-) -> tuple[Any, str, str]:
-    ranks, last = int(source.max(initial=0)) + 1, float(end.max(initial=0)) or 1.0
+def _rates(axes: Any, sends: Sends, ranks: int) -> tuple[Any, str, str]:
+    last = float(sends.end.max(initial=0)) or 1.0
     together = -(-ranks // MAX_ROWS)
     rows, width = -(-ranks // together), last / MAX_COLUMNS
-    # The bytes that a row has sent by the time t are the sum of rate * (t - start) over the
-    # messages that have started, less rate * (t - end) over those that have ended.
-    moves = (end > start) & (size > 0)
-    row, rate = source[moves] // together, size[moves] / (end - start)[moves]
-    edges = np.arange(MAX_COLUMNS + 1) * width
-    sent = np.zeros((rows, MAX_COLUMNS + 1))
-    for at, sign in ((start[moves], 1.0), (end[moves], -1.0)):
-        column = np.minimum(np.ceil(at / width).astype(np.int64), MAX_COLUMNS)
-        cell = row * (MAX_COLUMNS + 1) + column
-        slope = np.bincount(cell, rate, sent.size).reshape(sent.shape).cumsum(axis=1)
-        offset = np.bincount(cell, rate * at, sent.size).reshape(sent.shape).cumsum(axis=1)
-        sent += sign * (slope * edges - offset)
-    rates = np.maximum(np.diff(sent, axis=1) / width / together, 0)
+    row, size = sends.source // together, sends.size
+    first, final = (
+        np.minimum(at // width, MAX_COLUMNS - 1).astype(np.int64) for at in (sends.start, sends.end)
+    )
+    within = first == final
+    rate = np.divide(size, sends.end - sends.start, out=np.zeros_like(size), where=~within)
+
+    def added(column: Integers, value: Floats) -> Floats:
+        cells = np.zeros((rows, MAX_COLUMNS))
+        np.add.at(cells, (row, column), value)
+        return cells
+
+    # What a message sends in its first cell and in its last one, and in all cells between them.
+    sent = added(first, np.where(within, size, rate * ((first + 1) * width - sends.start)))
+    sent += added(final, np.where(within, 0, rate * (sends.end - final * width)))
+    begins = added(np.minimum(first + 1, MAX_COLUMNS - 1), np.where(within, 0, rate * width))
+    sent += (begins - added(final, np.where(within, 0, rate * width))).cumsum(axis=1)
+    rates = np.maximum(sent / width / together, 0)
     extent = (0, last, rows * together - 0.5, -0.5)
     image = axes.imshow(
         rates, aspect="auto", interpolation="nearest", extent=extent, cmap="viridis"
@@ -260,8 +299,25 @@ def _columns(path: str) -> dict[str, list[str]]:
     return {name: [row[name] for row in rows] for name in (rows[0] if rows else {})}
 
 
-def _read_links(file: str, users: str) -> tuple[Links, list[HotLink]]:
+def _read_sends(path: str) -> tuple[Sends, int] | None:
+    """Read messages and the number of ranks. There can be many: they are never kept as texts."""
+    with Path(path).open(encoding="utf-8") as file:
+        names = file.readline().strip().split(",")
+        columns = [names.index(name) for name in ("source", "destination", "bytes", "start", "end")]
+        rows = (line for line in file if line.strip())
+        first = next(rows, None)
+        if first is None:
+            return None
+        table = np.loadtxt(itertools.chain([first], rows), delimiter=",", usecols=columns, ndmin=2)
+    source, destination, size, start, end = table.T
+    ranks = int(max(source.max(), destination.max())) + 1
+    return Sends(source.astype(np.int64), size, start, end), ranks
+
+
+def _read_links(file: str, users: str) -> tuple[Links, list[HotLink]] | None:
     columns = _columns(file)
+    if not columns:
+        return None
     utilisation = np.array(columns["utilisation"], float)
     row, column = (np.array(columns[name], np.int64) for name in ("row", "column"))
     hottest: dict[int, HotLink] = {}
@@ -277,25 +333,18 @@ def main(arguments: list[str]) -> int:
     """Draw one picture from CSV files."""
     match arguments:
         case ["heat-map", picture, data, users]:
-            if not _columns(data):
-                print(f"{data}: no rows: nothing to draw", file=sys.stderr)
-                return 1
-            links, hottest = _read_links(data, users)
-            _heat_map(links, hottest, picture)
+            if links := _read_links(data, users):
+                _heat_map(*links, picture)
+                return 0
         case ["timeline", picture, data]:
-            columns = _columns(data)
-            if not columns:
-                print(f"{data}: no rows: nothing to draw", file=sys.stderr)
-                return 1
-            source = np.array(columns["source"], np.int64)
-            size, start, end = (
-                np.array(columns[name], float) for name in ("bytes", "start", "end")
-            )
-            _timeline(source, size, start, end, picture)
+            if sends := _read_sends(data):
+                _timeline(*sends, picture)
+                return 0
         case _:
             print(__doc__, file=sys.stderr)
             return 2
-    return 0
+    print(f"{data}: no rows: nothing to draw", file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":
