@@ -272,11 +272,13 @@ impl Context {
         calls.any(|call| call.state != State::Waiting && !self.calls_back(call))
     }
 
-    /// Whether calls of functions that call back have memory. Nobody knows when they end: their
-    /// clients may first want the results of calls that wait.
-    pub(crate) fn some_call_calls_back(&self) -> bool {
-        let mut calls = self.calls.values();
-        calls.any(|call| call.state != State::Waiting && self.calls_back(call))
+    /// Bytes of memory of calls whose functions call back. Nobody knows when they end: their clients
+    /// may first want the results of calls that wait.
+    pub(crate) fn held_by_callers(&self) -> u64 {
+        let calls = self.calls.values();
+        let calls = calls.filter(|call| call.state != State::Waiting && self.calls_back(call));
+        let memory = calls.flat_map(|call| call.memory.buffer.iter().chain(&call.memory.data));
+        memory.map(|key| self.memory.bytes(*key)).sum()
     }
 
     /// Predicted seconds of a call in the library, with their interval.

@@ -176,9 +176,8 @@ impl Memory {
     }
 
     /// Size of a piece in bytes.
-    #[cfg(test)]
-    fn bytes(&self, key: MemoryKey) -> u64 {
-        self.pieces[key].bytes
+    pub(crate) fn bytes(&self, key: MemoryKey) -> u64 {
+        self.pieces.get(key).map_or(0, |piece| piece.bytes)
     }
 
     /// A buffer of at least `bytes` bytes. A warm buffer of the same user is reused if it fits

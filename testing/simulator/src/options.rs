@@ -124,7 +124,7 @@ flags! {
         pairs,
         /// Durable calls are kept for seconds, forgotten at a client's wish, and listed.
         retentions,
-        /// Arrays that are filled part by part.
+        /// Arrays that are filled part by part, or read from other servers.
         parts,
     }
 }

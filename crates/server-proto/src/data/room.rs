@@ -10,6 +10,7 @@ use crate::arrays::leaving;
 use crate::call::State;
 use crate::context::Context;
 use crate::disk::Purpose;
+use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, MemoryKey};
 use crate::memory::{Memory, MemoryGrant, NoMemory, of_array};
 use crate::record::Content;
@@ -125,10 +126,18 @@ pub(super) fn transfer_of(id: HandleId, bytes: u64, memory: MemoryKey) -> Transf
 }
 
 /// Lets arrays that other calls wait with make way for an array of a call. Those of the latest
-/// calls leave first. Says whether that gives enough memory; if not, none leaves.
-pub(super) fn take(data: &mut Data, cx: &mut Context, key: CallKey, id: HandleId) -> bool {
-    let Some(array) = data.arrays.get(id) else {
-        return false;
+/// calls leave first. If that does not give enough memory, none leaves.
+///
+/// # Errors
+/// How many bytes would still lack.
+pub(super) fn take(
+    data: &mut Data,
+    cx: &mut Context,
+    key: CallKey,
+    id: HandleId,
+) -> Result<(), u64> {
+    let Some(array) = data.arrays.get(id).filter(|_| !has(Flaw::KeepsWaiting)) else {
+        return Err(u64::MAX);
     };
     let mut lacks = cx.memory.lacks_for_array(array.bytes);
     // Only files keep to the limit of stored arrays when they are read.
@@ -155,7 +164,7 @@ pub(super) fn take(data: &mut Data, cx: &mut Context, key: CallKey, id: HandleId
     });
     let taken: Vec<HandleId> = taken.map(|(id, _)| id).collect();
     if taken.is_empty() || given < lacks {
-        return false;
+        return Err(lacks - given.min(lacks));
     }
     for id in taken {
         if let Some(buffer) = leaving::unload(&mut data.arrays, id) {
@@ -164,7 +173,7 @@ pub(super) fn take(data: &mut Data, cx: &mut Context, key: CallKey, id: HandleId
             write(cx, array);
         }
     }
-    true
+    Ok(())
 }
 
 /// Sends no array to the disk for a while.

@@ -206,15 +206,16 @@ impl Data {
         if goes_on && !has(Flaw::AwaitsNoMemory) {
             return self.turns.starve(cx, key);
         }
-        let is_behind = self.turns.has_older(cx, key);
-        cx.has_room |= is_behind;
-        if is_behind || !has(Flaw::KeepsWaiting) && room::take(self, cx, key, id) {
+        if self.turns.has_older(cx, key) {
+            cx.has_room = true;
             return self.turns.starve(cx, key);
         }
-        let remedy = remedy(cx, key);
-        let refused = room::disk_refuses(self);
-        let held = match cx.some_call_calls_back() {
-            true => "; calls of functions that call back have memory",
+        let Err(lacks) = room::take(self, cx, key, id) else {
+            return self.turns.starve(cx, key);
+        };
+        let (remedy, refused) = (remedy(cx, key), room::disk_refuses(self));
+        let held = match cx.held_by_callers() >= lacks {
+            true => "; calls of functions that call back have the memory",
             false => "",
         };
         let text = format!("has no memory for the array {id} now; {remedy}{refused}{held}");

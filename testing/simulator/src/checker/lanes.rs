@@ -113,7 +113,15 @@ impl Checker {
         let bucket = lanes.buckets.entry((life, id, direction));
         let bucket = bucket.or_insert_with(|| Bucket::new(rate, now));
         if bucket.rate != rate {
+            // A reservation has ended. If the server stood still, it makes up for it at this rate.
+            let late = if bucket.late > 0.0 {
+                (rate / LATE) as f64
+            } else {
+                0.0
+            };
             *bucket = Bucket::new(rate, now);
+            bucket.level += late;
+            bucket.late = late;
         }
         if !bucket.pass(bytes, now) {
             let over = -bucket.level;

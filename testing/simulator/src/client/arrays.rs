@@ -26,6 +26,8 @@ pub(super) enum Asked {
     /// An array of zeros, which will have these contents.
     Zeros(Contents),
     Fill(ArrayPart),
+    /// An array of another server.
+    Pull(Contents),
     /// The part that begins at an offset, of an array that was changed at least this many times.
     Get(HandleId, u64, u64),
     Drop,
@@ -129,7 +131,7 @@ impl Client {
         scene: &mut Scene<'_>,
     ) {
         match purpose {
-            Purpose::Array(Asked::Put(contents)) => {
+            Purpose::Array(Asked::Put(contents) | Asked::Pull(contents)) => {
                 let kept = Secret::Array(record.id);
                 scene.checker.secrets.add(kept, (self.life, self.user));
                 self.arrays.push(Array::new(record.id, contents));
@@ -207,6 +209,7 @@ impl Client {
         let subjects = &scene.options.subjects;
         match (asked, failure.kind) {
             (_, FailureKind::Busy | FailureKind::QuotaExceeded) => true,
+            (Asked::Pull(_), FailureKind::Unreachable) => true,
             (Asked::Put(_) | Asked::Fill(_), FailureKind::Stalled) => {
                 faults.stalls || faults.pauses || subjects.lanes
             }

@@ -1,11 +1,12 @@
 //! Clients that store an array of zeros and fill it part by part, as the real client does with
-//! large arrays over several connections. An array is used like any other once it is full.
+//! large arrays over several connections, or let the server read an array from another server. An
+//! array is used like any other once it is there.
 
 use super::arrays::{Array, Asked, put};
 use super::{Client, Purpose, Scene};
 use crate::checker::Secret;
 use crate::interfaces::Contents;
-use farcall_rpc_proto::{ArrayPart, HandleId, Put};
+use farcall_rpc_proto::{ArrayPart, HandleId, Pull, Put};
 
 /// Most parts of an array.
 const PARTS: u64 = 5;
@@ -22,8 +23,11 @@ pub(super) struct Filling {
 }
 
 impl Client {
-    /// Stores an array of zeros, or fills a part of one.
+    /// Stores an array of zeros, fills a part of one, or has one read from another server.
     pub(super) fn act_on_parts(&mut self, scene: &mut Scene<'_>) {
+        if scene.random.chance(0.2) {
+            return self.pull_array(scene);
+        }
         let unsent = self.filling.iter().filter(|one| !one.left.is_empty());
         let count = unsent.count() as u64;
         if count == 0 || scene.random.chance(0.3) {
@@ -51,6 +55,25 @@ impl Client {
         if let Some(connection) = &mut self.connection {
             let made = connection.put(&zeros);
             let purpose = Purpose::Array(Asked::Zeros(contents));
+            self.asked(made, purpose, Vec::new(), scene.now);
+        }
+    }
+
+    /// The address says what the array at the other server has.
+    fn pull_array(&mut self, scene: &mut Scene<'_>) {
+        let count = Client::size(scene.random);
+        let contents = self.contents(scene, count);
+        let Contents { user, first, .. } = contents;
+        let pull = Pull {
+            address: format!("server:{user}:{first}:{count}"),
+            loan: HandleId([1; 16]),
+            form: put(contents, false).form,
+            stays: false,
+            source: None,
+        };
+        if let Some(connection) = &mut self.connection {
+            let made = connection.pull(&pull);
+            let purpose = Purpose::Array(Asked::Pull(contents));
             self.asked(made, purpose, Vec::new(), scene.now);
         }
     }

@@ -65,6 +65,12 @@ impl World {
                 return Some(Event::Library(checked.map(|document| (path, document))));
             }
             Action::ForgetLibrary => drop(machine.libraries.pop()),
+            Action::Pull {
+                number,
+                address,
+                memory,
+                ..
+            } => self.pull_array(host, number, &address, memory),
             Action::OpenSource { number, wanted } => self.open_source(host, number, &wanted),
             Action::TakeSource { number, memory, .. } => self.take_source(host, number, memory),
             Action::LeaveSource(number) => drop(machine.opened.remove(&number)),

@@ -5,6 +5,7 @@
 use super::hosts::ToLife;
 use super::{MS, World};
 use crate::checker::{SOURCES, contents, says_version};
+use crate::interfaces::Contents;
 use farcall_rpc_proto::{ArrayForm, Failure, FailureKind, Receipt};
 use farcall_server_proto::source::{SourceFound, SourceRequest};
 use farcall_server_proto::{CallKey, Event, MemoryKey};
@@ -60,6 +61,28 @@ impl World {
             (None, _) => {
                 let text = format!("the source {number} is taken, and no connector has found it");
                 return self.checker.fail(text);
+            }
+            _ => Err(unreachable()),
+        };
+        self.soon(host, Event::Pulled(number, read));
+    }
+
+    /// Another server sends an array, or does not answer. Its address has the contents.
+    pub(super) fn pull_array(&mut self, host: usize, number: u64, address: &str, into: MemoryKey) {
+        let numbers = address.split(':').skip(1).map(str::parse::<u64>);
+        let numbers: Vec<u64> = numbers.filter_map(Result::ok).collect();
+        let fails = self.random.below(12) == 0;
+        let machine = self.machine(host);
+        let memory = machine.and_then(|machine| machine.memories.get(&into));
+        let read = match (<&[u64; 3]>::try_from(&numbers[..]), memory) {
+            (Ok([user, first, count]), Some(memory)) if !fails => {
+                let contents = Contents {
+                    user: *user as u8,
+                    first: *first as u8,
+                    count: *count,
+                };
+                memory.borrow_mut()[..*count as usize].copy_from_slice(&contents.bytes());
+                Ok(())
             }
             _ => Err(unreachable()),
         };
