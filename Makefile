@@ -43,7 +43,8 @@ test-rust: setup
 	    --package farcall-channel --package farcall-spin --lib --target-dir target/loom -- ring seat
 
 test-python: build
-	$(bounded) 30m $(python) -m pytest --numprocesses $$((2 * $$(nproc))) --dist loadfile \
+	@# Interrupted, it tells which tests have failed by then.
+	$(bounded) --signal=INT 30m $(python) -m pytest --numprocesses $$((2 * $$(nproc))) --dist loadfile \
 	    --no-loadscope-reorder
 
 check: build ## what must hold before a merge: format, lints, tidy, spelling, licences, docs
