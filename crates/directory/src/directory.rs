@@ -562,6 +562,13 @@ impl Directory {
     pub fn apply(&mut self, now: f64, record: Record) {
         self.advance(now);
         let key = record.key();
+        // The row of a server that is gone is read once more before it is removed.
+        if let Some(Change::Gone(_, until_ms)) = self.changed.get(&key)
+            && self.settings.forgets
+            && record.expires_ms() <= *until_ms
+        {
+            return;
+        }
         match record {
             Record::Path(record) => {
                 let server = record.server;

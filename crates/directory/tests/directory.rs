@@ -137,6 +137,22 @@ fn a_record_of_a_metaserver_whose_clock_is_ahead_holds_for_one_lease() {
 }
 
 #[test]
+fn a_row_that_is_read_when_its_lease_ends_does_not_bring_the_server_back() {
+    let (mut ahead, mut directory) = (with(0), with(0));
+    ahead.join(T0 + 2000.0, join(1)).unwrap();
+    let row = ahead.record(Key::Server(1)).unwrap();
+    directory.apply(T0, row.clone());
+    assert_eq!(directory.servers().count(), 1);
+    // Stores are read as often as leases end, and the row is still there.
+    for round in 1..4 {
+        directory.apply(T0 + 10.1 * f64::from(round), row.clone());
+        assert_eq!(directory.servers().count(), 0);
+    }
+    let gone = Change::Gone(Key::Server(1), row.expires_ms());
+    assert_eq!(directory.changes(), [gone]);
+}
+
+#[test]
 fn a_restarted_server_replaces_its_earlier_record() {
     let mut directory = with(1);
     let again = Join {
