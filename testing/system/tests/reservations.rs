@@ -3,7 +3,7 @@
 
 use farcall_client::{
     Argument, DurableCall, DurableState, Error, FailureKind, Function, Options, Pending,
-    ReservationSpec, Scalar, Server,
+    ReservationName, ReservationSpec, Scalar, Server,
 };
 use farcall_system::ServerProcess;
 use std::time::Duration;
@@ -327,4 +327,32 @@ fn nobody_has_use_for_the_reservation_of_another_user() {
     );
     // Its one processor element is not reserved.
     Running::begin(&function, 1, 0.0).unwrap().end().unwrap();
+}
+
+#[test]
+fn a_reservation_of_another_server_is_not_taken_by_its_number() {
+    let (here, there) = (start(&[]), start(&[]));
+    let [own, other] = [&here, &there].map(stranger);
+    let made = other.reserve(&of_pes(1, Duration::ZERO, MINUTE)).unwrap();
+    let function = own.function("wide").unwrap();
+    let foreign = function.with_reservation(Some(&made));
+    let text = format!("reservation {} is at {}", made.id, there.address());
+    let called = Running::begin(&foreign, 1, 0.0).and_then(Running::end);
+    let scalars = [Some(Scalar::Int(1)), Some(Scalar::Float(0.0)), None];
+    let estimated = foreign.estimate(&scalars, &[]).map(|_| [0.0; 2]);
+    for refused in [called, estimated] {
+        let (kind, told) = kind(refused);
+        assert_eq!(kind, FailureKind::BadArgument);
+        assert!(
+            told.contains(&text) && told.contains(here.address()),
+            "{told}"
+        );
+    }
+    // The server has another name too.
+    let own = own.reserve(&of_pes(1, Duration::ZERO, MINUTE)).unwrap();
+    let at = here.address().replace("127.0.0.1", "localhost");
+    assert_ne!(at, here.address());
+    let name: ReservationName = format!("{}@{at}", own.id).parse().unwrap();
+    let within = function.with_reservation(Some(name));
+    Running::begin(&within, 1, 0.0).unwrap().end().unwrap();
 }

@@ -182,7 +182,7 @@ impl Function {
             let text = format!("{}: {text}", self.description().qualified);
             return Err(Error::failed(FailureKind::BadArgument, text));
         }
-        call.reservation = self.reservation().map(|named| named.id);
+        call.reservation = self.reserved()?;
         let keep = keep.map(|keep| keep.as_secs().max(1));
         let mut submission = SubmitRequest { call, keep };
         let id = self.persist(|| {

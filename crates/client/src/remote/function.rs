@@ -15,7 +15,7 @@ use crate::remote::connection::{Connection, Reply};
 use crate::remote::files::Files;
 use crate::remote::object::Instance;
 use crate::remote::requests::{arrays, functions, reservations};
-use crate::remote::server::Server;
+use crate::remote::server::{Server, is_at};
 use crate::remote::staging;
 use crate::reservation::ReservationName;
 use farcall_rpc_proto::{
@@ -150,8 +150,23 @@ impl Function {
         }
     }
 
-    fn reserved(&self) -> Option<u64> {
-        self.reservation.as_ref().map(|named| named.id)
+    /// The number of the reservation that the calls use.
+    ///
+    /// # Errors
+    /// The reservation is at another server.
+    pub(super) fn reserved(&self) -> Result<Option<u64>, Error> {
+        let Some(named) = &self.reservation else {
+            return Ok(None);
+        };
+        let Some(at) = named.at.as_ref().filter(|at| !is_at(&self.server, at)) else {
+            return Ok(Some(named.id));
+        };
+        let (id, server) = (named.id, self.server.address());
+        let text = format!(
+            "reservation {id} is at {at}, and this call goes to {server}: call the function at \
+             {at}, or reserve at {server}; if both are one server, name the reservation {id}"
+        );
+        Err(Error::failed(FailureKind::BadArgument, text))
     }
 
     /// The estimated cost of a call. No array is sent.
@@ -161,7 +176,7 @@ impl Function {
         let connection = self.server.connection()?;
         let (mut call, layout) = laid_out.into_question();
         call.function = self.entry.number_on(&connection)?;
-        call.reservation = self.reserved();
+        call.reservation = self.reserved()?;
         let mut estimate = ServerEstimate::default();
         let mut round_trip = f64::INFINITY;
         for _ in 0..QUESTIONS {
@@ -195,7 +210,7 @@ impl Function {
     ) -> Result<Attempt, Error> {
         let start = prepared.begins();
         prepared.settle(arguments);
-        prepared.call.reservation = self.reserved();
+        prepared.call.reservation = self.reserved()?;
         prepared.call.before = self.before.map(|before| prepared.left(before));
         let connection = self.connection_for(prepared)?;
         let interface = &self.description().interface;
@@ -258,7 +273,7 @@ impl Function {
         &self,
         first: &Arc<Connection>,
     ) -> Result<Option<Arc<Connection>>, Error> {
-        match self.reserved().filter(|_| self.object.is_none()) {
+        match self.reserved()?.filter(|_| self.object.is_none()) {
             Some(id) => self
                 .server
                 .reserved(|reserved, to| reserved.connection(id, first, to)),

@@ -11,6 +11,7 @@ use crate::remote::paths::Paths;
 use crate::remote::requests::directory;
 use crate::remote::reserved::Reserved;
 use std::collections::HashMap;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,8 @@ struct Shared {
     options: Options,
     /// The address to connect to, or those of several metaservers.
     at: Vec<Address>,
+    /// Other addresses that are known to lead to the server.
+    aliases: Mutex<Vec<Address>>,
     is_metaserver: bool,
     /// Nobody holds this lock for long: some who want it hold others, as that of an interpreter.
     connection: Mutex<Arc<Connection>>,
@@ -211,6 +214,7 @@ pub(crate) fn connect_within(
         address: address.unwrap_or_else(|| unreachable!("split gives one")),
         options,
         at,
+        aliases: Mutex::default(),
         is_metaserver: connection.is_to_metaserver(),
         connection: Mutex::new(connection),
         opening: Mutex::default(),
@@ -239,6 +243,30 @@ pub(crate) fn connection_within(
     )?;
     *lock(&server.0.connection) = opened.clone();
     Ok(opened)
+}
+
+/// Whether an address leads to a server: it is its own, or both names have an IP address and a port
+/// in common.
+pub(super) fn is_at(server: &Server, address: &Address) -> bool {
+    if address == server.address() || lock(&server.0.aliases).contains(address) {
+        return true;
+    }
+    let mut own = sockets(server.address());
+    own.extend(server.live_connection().map_or(vec![], |one| one.paths()));
+    let is_at = sockets(address).iter().any(|socket| own.contains(socket));
+    if is_at {
+        lock(&server.0.aliases).push(address.clone());
+    }
+    is_at
+}
+
+/// The IP addresses and ports that an address of a network leads to.
+fn sockets(address: &Address) -> Vec<SocketAddr> {
+    let (Address::Tcp { host, port } | Address::Tls { host, port }) = address else {
+        return Vec::new();
+    };
+    let found = (host.as_str(), *port).to_socket_addrs();
+    found.map_or_else(|_| Vec::new(), Iterator::collect)
 }
 
 /// Whether the arrays of a call may travel over several connections.
