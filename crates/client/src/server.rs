@@ -124,13 +124,14 @@ impl Server {
         })
     }
 
-    /// The server at an address: itself, or one behind a metaserver.
+    /// The server at an address: itself, one behind a metaserver, or another one.
     ///
     /// # Errors
     /// It cannot be reached.
     pub fn behind(&self, address: &Address) -> Result<Server, Error> {
         match &self.0 {
-            Backend::One(_) => Ok(self.clone()),
+            Backend::One(server) if server.address() == address => Ok(self.clone()),
+            Backend::One(server) => Server::connect(&address.to_string(), server.options().clone()),
             Backend::Many(grid) => grid.server_at(address).map(Server::from),
         }
     }

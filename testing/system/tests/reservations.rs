@@ -5,7 +5,7 @@ use farcall_client::{
     Argument, DurableCall, DurableState, Error, FailureKind, Function, Options, Pending,
     ReservationName, ReservationSpec, Scalar, Server,
 };
-use farcall_system::ServerProcess;
+use farcall_system::{ServerProcess, farcall};
 use std::time::Duration;
 
 /// A function that reports when it has computed.
@@ -355,4 +355,30 @@ fn a_reservation_of_another_server_is_not_taken_by_its_number() {
     let name: ReservationName = format!("{}@{at}", own.id).parse().unwrap();
     let within = function.with_reservation(Some(name));
     Running::begin(&within, 1, 0.0).unwrap().end().unwrap();
+}
+
+#[test]
+fn the_command_releases_at_the_named_server_and_goes_on_after_an_error() {
+    let (here, there) = (start(&[]), start(&[]));
+    let [own, other] = [&here, &there].map(|process| process.connect());
+    let reserve = |server: &Server| server.reserve(&of_pes(1, Duration::ZERO, MINUTE)).unwrap();
+    let (kept, foreign, released) = (reserve(&own), reserve(&other), reserve(&own));
+    let words = [
+        format!("99@{}", there.address()),
+        "98".into(),
+        ReservationName::from(&foreign).to_string(),
+        released.id.to_string(),
+    ];
+    let mut command = farcall();
+    command.args(["reservation", "release", "--server", here.address()]);
+    let output = command.args(&words).output().unwrap();
+    assert!(!output.status.success(), "{output:?}");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    for missing in ["no reservation 99:", "no reservation 98:"] {
+        assert!(told.contains(missing), "{told}");
+    }
+    assert_eq!(other.reservations().unwrap(), []);
+    let left = own.reservations().unwrap();
+    let left: Vec<u64> = left.iter().map(|one| one.id).collect();
+    assert_eq!(left, [kept.id]);
 }

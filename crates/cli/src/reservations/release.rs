@@ -1,10 +1,11 @@
 //! `farcall reservation release`: ends reservations before their time. Calls that compute continue.
-//! Behind a metaserver, the name of a reservation leads to its server.
+//! The name of a reservation leads to its server, which may be another one than the command's. An
+//! error does not keep the others from being released.
 
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::target::Target;
 use clap::Args;
-use farcall_client::ReservationName;
+use farcall_client::{ReservationName, Server};
 
 /// End reservations before their time
 ///
@@ -21,12 +22,22 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let server = arguments.target.connect(None)?;
+    let mut last = Ok(());
     for name in &arguments.ids {
-        let server = match &name.at {
-            Some(address) => server.behind(address)?,
-            None => server.clone(),
-        };
-        server.release(name.id)?;
+        if let Err(failure) = release(&server, name)
+            && let Err(earlier) = std::mem::replace(&mut last, Err(failure))
+        {
+            failure::print(earlier);
+        }
     }
+    last
+}
+
+fn release(server: &Server, name: &ReservationName) -> Result<(), Failure> {
+    let server = match &name.at {
+        Some(address) => server.behind(address)?,
+        None => server.clone(),
+    };
+    server.release(name.id)?;
     Ok(())
 }
