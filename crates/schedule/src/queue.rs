@@ -86,6 +86,8 @@ pub struct Settings {
     pub unreservable: u32,
     /// Bandwidth that can be booked.
     pub bandwidth: Bandwidth,
+    /// The number of the first booking. Each later one is one more.
+    pub first_booking: u64,
 }
 
 impl Settings {
@@ -100,6 +102,7 @@ impl Settings {
             patience: Patience::default(),
             unreservable: 0,
             bandwidth: Bandwidth::default(),
+            first_booking: 1,
         }
     }
 }
@@ -270,7 +273,8 @@ impl Queue {
             calendar: Calendar::new(
                 settings.pes.saturating_sub(settings.unreservable),
                 settings.bandwidth,
-            ),
+            )
+            .numbered_from(settings.first_booking),
             claims: BTreeMap::new(),
             deadlines: BTreeMap::new(),
             settings,

@@ -63,7 +63,8 @@ pub struct Calendar {
     most: u32,
     fastest: Bandwidth,
     bookings: BTreeMap<u64, Booking>,
-    last: u64,
+    /// The number of the next booking.
+    next: u64,
 }
 
 impl Bandwidth {
@@ -116,7 +117,15 @@ impl Calendar {
             most,
             fastest,
             bookings: BTreeMap::new(),
-            last: 0,
+            next: 1,
+        }
+    }
+
+    /// The same calendar with another number for the next booking.
+    pub(crate) fn numbered_from(self, first: u64) -> Calendar {
+        Calendar {
+            next: first,
+            ..self
         }
     }
 
@@ -171,9 +180,10 @@ impl Calendar {
         if earliest > booking.from {
             return Err(Refusal::NotBefore(earliest));
         }
-        self.last += 1;
-        self.bookings.insert(self.last, booking);
-        Ok(self.last)
+        let id = self.next;
+        self.next += 1;
+        self.bookings.insert(id, booking);
+        Ok(id)
     }
 
     /// When a booking could begin if at most `most` elements may be booked: at the wanted time, or

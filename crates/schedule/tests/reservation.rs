@@ -371,6 +371,16 @@ fn a_late_job_is_expected_to_run_for_as_long_again() {
 }
 
 #[test]
+fn bookings_are_numbered_from_where_the_settings_say() {
+    let mut queue = Queue::new(Settings {
+        first_booking: 482_613,
+        ..settings(Policy::Fcfs, 2)
+    });
+    assert_eq!(queue.reserve(booking(1, 0, 10), 0), Ok(482_613));
+    assert_eq!(queue.reserve(booking(1, 0, 10), 0), Ok(482_614));
+}
+
+#[test]
 fn the_policy_at_once_refuses_bookings() {
     let mut queue = Queue::new(settings(Policy::AtOnce, 2));
     let booking = Booking {

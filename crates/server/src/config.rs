@@ -427,6 +427,7 @@ impl Config {
             queue: Settings {
                 bandwidth: reservable(&self.limits),
                 gpus,
+                first_booking: first_reservation()?,
                 ..self.queue.settings(&self.workers)
             },
             priorities: self.queue.priorities.clone(),
@@ -501,6 +502,14 @@ impl Queue {
             ..Settings::new(pes)
         }
     }
+}
+
+/// The number of the first reservation: six digits, which somebody can type. It is drawn, so that
+/// the number of a reservation that ended with its server is not that of one at the next server.
+fn first_reservation() -> io::Result<u64> {
+    let mut drawn = [0; 4];
+    rustix::rand::getrandom(&mut drawn, rustix::rand::GetRandomFlags::empty())?;
+    Ok(100_000 + u64::from(u32::from_ne_bytes(drawn) % 900_000))
 }
 
 /// The first `wanted` GPUs, or all, of those that `CUDA_VISIBLE_DEVICES` names or the machine has.

@@ -147,3 +147,15 @@ fn processor_elements_follow_from_workers_and_threads() {
     let at_once = "[queue]\npolicy = \"at-once\"\npes = 4";
     assert_eq!(settings(at_once), (4, MOST_AT_ONCE));
 }
+
+#[test]
+fn each_server_numbers_its_reservations_from_another_number_of_six_digits() {
+    let drawn = || {
+        let settings = Config::default().settings(false, 0).unwrap();
+        settings.queue.first_booking
+    };
+    let drawn: Vec<u64> = (0..4).map(|_| drawn()).collect();
+    let range = 100_000..1_000_000;
+    assert!(drawn.iter().all(|first| range.contains(first)), "{drawn:?}");
+    assert!(drawn.iter().any(|first| *first != drawn[0]), "{drawn:?}");
+}
