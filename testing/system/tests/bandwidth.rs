@@ -128,6 +128,9 @@ fn a_reserved_call_has_its_rate_and_all_others_the_rest() {
     assert_eq!((reservation.up, reservation.down), (8 * MB, 4 * MB));
     let function = server.function("move").unwrap();
     let within = function.with_reservation(Some(reservation.id));
+    let scalars = [Some(Scalar::Int(1)), None, Some(Scalar::Int(1)), None];
+    let estimate = within.estimate(&scalars, &[]).unwrap();
+    assert_eq!(estimate.rates, (Some(8e6), Some(4e6)), "{estimate}");
     let (others, times) = bulk.rate_during(|| transfer(&within, 12 * MB, 6 * MB).unwrap());
     assert_rate(times[0], 12 * MB, 8 * MB);
     assert_rate(times[1], 6 * MB, 4 * MB);

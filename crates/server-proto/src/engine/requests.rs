@@ -185,7 +185,7 @@ impl Engine {
         };
         let function = cx.functions.get(call.function)?;
         let prediction = function.predict(&layout, elements.min(pes));
-        let (up, down) = self.links.rates_to(cx.clients[key].peer.host);
+        let (up, down) = rates(self, key, call);
         let seconds = prediction.map(|known| known.seconds);
         Ok(Estimate {
             exec: seconds.map(nanos),
@@ -196,4 +196,25 @@ impl Engine {
             pes: Some(pes),
         })
     }
+}
+
+/// Bytes per second at which the arrays of a call will travel, to the server and from it: what its
+/// reservation has, or else what was learned of the link.
+fn rates(engine: &Engine, key: ConnectionKey, call: &Call) -> (Option<u64>, Option<u64>) {
+    let client = &engine.cx.clients[key];
+    let (up, down) = engine.links.rates_to(client.peer.host);
+    let (queue, now) = (&engine.elements.queue, engine.cx.now());
+    let check = |id| engine.reservations.check(queue, &client.user, id, now);
+    let id = call.reservation.filter(|id| check(*id).is_ok());
+    // Methods use the connection of their object, which has no reserved rate.
+    let id = id.filter(|_| client.peer.crosses_link && call.object.is_none());
+    let Some(booking) = id.and_then(|id| queue.booking(id)) else {
+        return (up, down);
+    };
+    let reserved = |rate: u64| Some(rate).filter(|rate| *rate > 0);
+    let bandwidth = booking.bandwidth;
+    (
+        reserved(bandwidth.up).or(up),
+        reserved(bandwidth.down).or(down),
+    )
 }
