@@ -91,6 +91,20 @@ def test_seconds_are_checked(server):
         server.reserve(seconds=1, start=-1)
 
 
+def test_wrong_arguments_are_told_in_words_of_python(server, broad):
+    for pes in (-1, 2**40, "two"):
+        with pytest.raises(farcall.ArgumentError, match=f"`pes`: expected .* given .*{pes}"):
+            server.reserve(pes, seconds=1)
+    for rate in (True, -1.0, "8 furlongs", []):
+        with pytest.raises(farcall.ArgumentError, match="`up`: expected bytes/s"):
+            server.reserve(pes=0, up=rate, seconds=1)
+    for rate in (0.5, "0.5"):
+        with pytest.raises(farcall.ArgumentError, match=r"0\.5 is less than 1 byte/s; write"):
+            broad.connect().reserve(pes=0, up=rate, seconds=1)
+    with pytest.raises(farcall.ArgumentError, match="given bool True"):
+        server.function("nap").with_reservation(True)
+
+
 def command_at(server):
     def command(*words):
         return subprocess.run(

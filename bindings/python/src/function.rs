@@ -14,7 +14,7 @@ use crate::handle;
 use crate::interface::Interface;
 use crate::notebook;
 use crate::origin::Origin;
-use crate::reservation::{self, Rate, Reservation};
+use crate::reservation::{self, Elements, Rate, Reservation};
 use crate::result::Results;
 use crate::server::{Server, seconds};
 use crate::source::Receipt;
@@ -337,12 +337,16 @@ impl Function {
     /// Reserves processor elements and bandwidth for calls of the function, as `Server.reserve`
     /// does. Behind a metaserver, the reservation is at the server that has the function and is
     /// free first.
-    #[pyo3(signature = (pes=1, *, seconds, start=0.0, earliest=false, up=None, down=None))]
+    #[pyo3(
+        signature = (pes=Elements::ONE, *, seconds, start=0.0, earliest=false, up=None, down=None),
+        text_signature = "($self, pes=1, *, seconds, start=0.0, earliest=False, up=None, \
+            down=None)",
+    )]
     #[allow(clippy::too_many_arguments, reason = "each is a name in Python")]
     fn reserve(
         &self,
         py: Python<'_>,
-        pes: u32,
+        pes: Elements,
         seconds: f64,
         start: f64,
         earliest: bool,

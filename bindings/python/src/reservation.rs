@@ -6,12 +6,13 @@ use crate::error;
 use crate::origin::Origin;
 use farcall_client::{ReservationName, ReservationSpec};
 use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyTuple};
 use std::time::{Duration, Instant};
 
 /// The reservation that the caller asks for.
 pub(crate) fn wanted(
     py: Python<'_>,
-    pes: u32,
+    pes: Elements,
     seconds: f64,
     start: f64,
     earliest: bool,
@@ -23,13 +24,16 @@ pub(crate) fn wanted(
             error::argument(py, "reserve", name, expected, &value.to_string())
         })
     };
+    let wrong = |name, what| {
+        let what = format!("argument `{name}`: {what}");
+        error::arguments(py, "reserve", &what)
+    };
     let rate = |name, given: Option<Rate>| {
-        let rate = given.as_ref().map_or(Ok(0), Rate::bytes);
-        let expected = "bytes/s, or a text such as \"20Mbit/s\"";
-        rate.map_err(|got| error::argument(py, "reserve", name, expected, &got))
+        let rate = given.map_or(Ok(0), |Rate(rate)| rate);
+        rate.map_err(|what| wrong(name, what))
     };
     Ok(ReservationSpec {
-        pes,
+        pes: pes.0.map_err(|what| wrong("pes", what))?,
         up: rate("up", up)?,
         down: rate("down", down)?,
         start: duration("start", start)?,
@@ -43,7 +47,9 @@ pub(crate) fn name(function: &str, given: &Bound<'_, PyAny>) -> PyResult<Reserva
     if let Ok(reservation) = given.cast::<Reservation>() {
         return Ok(ReservationName::from(&reservation.get().known));
     }
-    if let Ok(id) = given.extract::<u64>() {
+    if let Ok(id) = given.extract::<u64>()
+        && !given.is_instance_of::<PyBool>()
+    {
         return Ok(ReservationName::from(id));
     }
     let text: Option<String> = given.extract().ok();
@@ -56,24 +62,52 @@ pub(crate) fn name(function: &str, given: &Bound<'_, PyAny>) -> PyResult<Reserva
     })
 }
 
-/// Bytes per second, or a text with a unit.
-#[derive(FromPyObject)]
-pub(crate) enum Rate {
-    #[pyo3(transparent)]
-    Number(f64),
-    #[pyo3(transparent)]
-    Text(String),
+/// A number of processor elements, or what is wrong with it.
+pub(crate) struct Elements(Result<u32, String>);
+
+impl Elements {
+    pub(crate) const ONE: Elements = Elements(Ok(1));
 }
 
-impl Rate {
-    /// The error is the value that was given.
-    pub(crate) fn bytes(&self) -> Result<u64, String> {
-        let (rate, given) = match self {
-            Rate::Number(number) => (Some(*number), number.to_string()),
-            Rate::Text(text) => (farcall_quantity::amount(text).ok(), format!("{text:?}")),
+impl<'py> FromPyObject<'_, 'py> for Elements {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Elements> {
+        Ok(Elements(given.extract().map_err(|_| {
+            let most = u32::MAX;
+            let shown = error::describe(&given);
+            format!("expected a number from 0 to {most}, given {shown}")
+        })))
+    }
+}
+
+/// Bytes per second, given as a number or as a text with a unit, or what is wrong with it.
+pub(crate) struct Rate(Result<u64, String>);
+
+impl<'py> FromPyObject<'_, 'py> for Rate {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Rate> {
+        let text: Option<String> = given.extract().ok();
+        let rate = match &text {
+            Some(text) => farcall_quantity::amount(text).ok(),
+            // A bool is a number in Python.
+            None if given.is_instance_of::<PyBool>() => None,
+            None => given.extract().ok(),
         };
-        let rate = rate.filter(|rate| rate.is_finite() && *rate >= 0.0);
-        rate.map(|rate| rate as u64).ok_or(given)
+        let rate = rate.filter(|rate: &f64| rate.is_finite() && *rate >= 0.0);
+        Ok(Rate(match rate {
+            Some(rate) => {
+                let text = text.unwrap_or_else(|| rate.to_string());
+                farcall_quantity::whole_rate(rate, &text)
+            }
+            None => {
+                let shown = error::describe(&given);
+                Err(format!(
+                    "expected bytes/s, or a text such as \"20Mbit/s\", given {shown}"
+                ))
+            }
+        }))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::handle::{self, Data, Handle, KnownData};
 use crate::memory::SharedMemory;
 use crate::object::Object;
 use crate::origin::Origin;
-use crate::reservation::{self, Rate, Reservation};
+use crate::reservation::{self, Elements, Rate, Reservation};
 use crate::source::Source;
 use crate::times::Times;
 use crate::transaction::Transaction;
@@ -437,12 +437,16 @@ impl Server {
     /// `Function.with_reservation` then start at once, and their arrays travel at these rates. If
     /// too little is free, the `earliest` of the error is the number of seconds from now until
     /// enough is free.
-    #[pyo3(signature = (pes=1, *, seconds, start=0.0, earliest=false, up=None, down=None))]
+    #[pyo3(
+        signature = (pes=Elements::ONE, *, seconds, start=0.0, earliest=false, up=None, down=None),
+        text_signature = "($self, pes=1, *, seconds, start=0.0, earliest=False, up=None, \
+            down=None)",
+    )]
     #[allow(clippy::too_many_arguments, reason = "each is a name in Python")]
     fn reserve(
         &self,
         py: Python<'_>,
-        pes: u32,
+        pes: Elements,
         seconds: f64,
         start: f64,
         earliest: bool,

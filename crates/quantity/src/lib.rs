@@ -58,6 +58,19 @@ pub fn volume(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Rounds a rate that somebody wants down to whole bytes per second. `text` is what they wrote.
+///
+/// # Errors
+/// The rate would become 0, which means none.
+pub fn whole_rate(rate: f64, text: &str) -> Result<u64, String> {
+    match rate > 0.0 && rate < 1.0 {
+        true => Err(format!(
+            "{text} is less than 1 byte/s; write a rate such as 5e6, 5MB/s or 40Mbit/s"
+        )),
+        false => Ok(rate as u64),
+    }
+}
+
 /// Reads a time with an optional unit: `0.5`, `5us`, `2ms`. Returns seconds.
 ///
 /// # Errors

@@ -76,12 +76,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn rate(text: &str) -> Result<u64, String> {
-    match farcall_quantity::amount(text)? {
-        rate if rate > 0.0 && rate < 1.0 => Err(format!(
-            "{text} is less than 1 byte/s; write a rate such as 5e6, 5MB/s or 40Mbit/s"
-        )),
-        rate => Ok(rate as u64),
-    }
+    farcall_quantity::whole_rate(farcall_quantity::amount(text)?, text)
 }
 
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
