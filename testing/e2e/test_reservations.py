@@ -105,6 +105,21 @@ def test_wrong_arguments_are_told_in_words_of_python(server, broad):
         server.function("nap").with_reservation(True)
 
 
+def test_the_exception_of_the_block_reaches_the_caller(tmp_path):
+    idl = tmp_path / "nap.idl"
+    idl.write_text(NAP)
+    process = ServerProcess(idl, options=["--allow-code"])
+    server = process.connect()
+    with pytest.raises(ZeroDivisionError), server.reserve(pes=1, seconds=60):
+        process.stop()
+        _ = 1 / 0
+    # Without one, the release says what failed.
+    process = ServerProcess(idl, options=["--allow-code"])
+    server = process.connect()
+    with pytest.raises(farcall.Error), server.reserve(pes=1, seconds=60):
+        process.stop()
+
+
 def command_at(server):
     def command(*words):
         return subprocess.run(

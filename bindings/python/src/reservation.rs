@@ -5,6 +5,7 @@
 use crate::error;
 use crate::origin::Origin;
 use farcall_client::{ReservationName, ReservationSpec};
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyTuple};
 use std::time::{Duration, Instant};
@@ -207,13 +208,15 @@ impl Reservation {
         this
     }
 
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        _exception: &Bound<'_, pyo3::types::PyTuple>,
-    ) -> PyResult<()> {
-        self.release(py)
+    /// Releases the reservation. The exception of the block goes before that of a release that
+    /// fails.
+    #[pyo3(signature = (*exception))]
+    fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        let has_failed = exception.iter().any(|part| !part.is_none());
+        match self.release(py) {
+            Err(error) if has_failed && error.is_instance_of::<PyException>(py) => Ok(()),
+            released => released,
+        }
     }
 
     fn __repr__(&self) -> String {
