@@ -141,6 +141,8 @@ pub(crate) struct Holder {
 pub struct Directory {
     pub(crate) settings: Settings,
     pub(crate) now: f64,
+    /// Seconds by which the calendar is ahead of `now`.
+    calendar_s: f64,
     pub(crate) servers: Servers,
     /// Servers that have each function, by qualified name.
     pub(crate) functions: BTreeMap<String, Vec<Holder>>,
@@ -162,6 +164,7 @@ impl Directory {
     pub fn new(settings: Settings) -> Directory {
         Directory {
             now: 0.0,
+            calendar_s: 0.0,
             servers: Servers::default(),
             functions: BTreeMap::new(),
             traffic: Traffic::new(settings.most_sites, settings.most_paths),
@@ -174,6 +177,18 @@ impl Directory {
             notes: None,
             settings,
         }
+    }
+
+    /// Says by how many seconds the calendar is ahead of the clock of this directory, which goes
+    /// steadily. Leases go by the clock, so that none ends or begins anew when the calendar is set.
+    /// The records that metaservers exchange have dates of the calendar.
+    pub fn set_calendar(&mut self, ahead_s: f64) {
+        self.calendar_s = ahead_s;
+    }
+
+    /// The date of a moment, in milliseconds since 1970.
+    pub(crate) fn date(&self, moment: f64) -> u64 {
+        milliseconds(moment + self.calendar_s)
     }
 
     /// Keeps a record of what happens, with so many lines. [`Directory::take_lines`] has them.
@@ -266,7 +281,7 @@ impl Directory {
                 .get(&server)
                 .map_or(0, |entry| entry.claimed_ms);
             self.note_server("expired", server);
-            self.remove(server, claimed_ms.max(milliseconds(now)));
+            self.remove(server, claimed_ms.max(self.date(now)));
         }
     }
 
@@ -543,11 +558,14 @@ impl Directory {
         match key {
             Key::Server(server) => {
                 let entry = self.servers.get(&server)?;
-                Some(Record::Server(entry.record(self.now, None)))
+                Some(Record::Server(ServerRecord {
+                    expires_ms: self.date(entry.expires),
+                    ..entry.record(self.now, None)
+                }))
             }
             Key::Path { site, server } => self.traffic.record(site, server).map(Record::Path),
             Key::Data(server) => {
-                let expires_ms = milliseconds(self.servers.get(&server)?.expires);
+                let expires_ms = self.date(self.servers.get(&server)?.expires);
                 let held = self.data.of_server(server);
                 Some(Record::Data(DataRecord {
                     server,
@@ -594,7 +612,8 @@ impl Directory {
     fn apply_server(&mut self, record: ServerRecord) -> bool {
         let (now, forgets) = (self.now, self.settings.forgets);
         let claimed_ms = record.expires_ms;
-        let expires = (claimed_ms as f64 * 1e-3).min(now + self.settings.lease_s);
+        let expires = claimed_ms as f64 * 1e-3 - self.calendar_s;
+        let expires = expires.min(now + self.settings.lease_s);
         let server = record.join.server;
         if !forgets && !self.servers.contains_key(&server) {
             self.make_room();

@@ -3,7 +3,6 @@
 //! longer, and each record is written at most once a second, except at the end.
 
 use crate::message::{Invalid, Message};
-use crate::server::milliseconds;
 use crate::{Change, Directory, Key, Record};
 use std::collections::BTreeMap;
 
@@ -94,7 +93,7 @@ impl Exchange {
         match (self.changes.get(&key), directory.record(key)) {
             (Some(Change::Gone(_, until_ms)), None) => Some(Write::Remove(key, *until_ms)),
             (_, Some(record)) => {
-                let until_ms = kept_until(&record, directory.now);
+                let until_ms = kept_until(&record, directory.date(directory.now));
                 Some(Write::Put(key, until_ms, record.to_bytes()))
             }
             (_, None) => None,
@@ -109,9 +108,9 @@ impl Exchange {
 }
 
 /// Until when a row that is written now is valid, in milliseconds since 1970.
-fn kept_until(record: &Record, now: f64) -> u64 {
+fn kept_until(record: &Record, now_ms: u64) -> u64 {
     match record {
-        Record::Path(_) => milliseconds(now).saturating_add(PATH_KEPT_MS),
+        Record::Path(_) => now_ms.saturating_add(PATH_KEPT_MS),
         Record::Server(_) | Record::Data(_) => record.expires_ms(),
     }
 }

@@ -137,6 +137,31 @@ fn a_record_of_a_metaserver_whose_clock_is_ahead_holds_for_one_lease() {
 }
 
 #[test]
+fn rows_follow_a_calendar_that_is_set_and_leases_do_not() {
+    // The metaserver began with a clock that was 2000 s behind.
+    let behind = T0 - 2000.0;
+    let (mut late, mut other) = (with(0), with(0));
+    late.join(behind, join(1)).unwrap();
+    let row = late.record(Key::Server(1)).unwrap();
+    other.apply(T0, row);
+    assert_eq!(other.servers().count(), 0, "its rows are worth nothing");
+    late.set_calendar(2000.0);
+    let row = late.record(Key::Server(1)).unwrap();
+    assert_eq!(row.expires_ms(), ((T0 + 10.0) * 1e3) as u64);
+    other.apply(T0, row);
+    assert_eq!(other.servers().count(), 1);
+    // It understands the rows of others, which hold until their dates.
+    other.join(T0 + 1.0, join(2)).unwrap();
+    late.apply(behind + 1.0, other.record(Key::Server(2)).unwrap());
+    late.advance(behind + 9.0);
+    assert_eq!(late.servers().count(), 2);
+    late.advance(behind + 12.0);
+    assert_eq!(late.servers().count(), 0);
+    let gone = Change::Gone(Key::Server(1), ((T0 + 12.0) * 1e3) as u64);
+    assert!(late.changes().contains(&gone));
+}
+
+#[test]
 fn a_row_that_is_read_when_its_lease_ends_does_not_bring_the_server_back() {
     let (mut ahead, mut directory) = (with(0), with(0));
     ahead.join(T0 + 2000.0, join(1)).unwrap();

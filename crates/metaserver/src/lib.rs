@@ -34,7 +34,7 @@ use std::io::{self, IsTerminal, Read};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -132,8 +132,10 @@ pub(crate) struct Shared {
     most_connections: usize,
     lease_s: f64,
     start: Instant,
-    /// Seconds since 1970, UTC, when the metaserver started.
+    /// Seconds since 1970, UTC, when the metaserver started, as the system's clock said then.
     start_s: f64,
+    /// Milliseconds by which the system's clock is ahead of [`Shared::now`].
+    calendar_ms: AtomicI64,
     /// Whether the store answers. Always true without a store.
     stored: AtomicBool,
     /// Whether the directory has the rows of the store. Always true without a store.
@@ -147,10 +149,32 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Seconds since 1970, UTC. Leases use this clock. It continues steadily if the system's clock
-    /// is set.
+    /// The clock of leases, in seconds. It continues steadily if the system's clock is set.
     pub(crate) fn now(&self) -> f64 {
         self.start_s + self.start.elapsed().as_secs_f64()
+    }
+
+    /// The date of a moment, in seconds since 1970, UTC. Rows of the store and spans have dates.
+    pub(crate) fn date(&self, moment: f64) -> f64 {
+        moment + self.calendar_ms.load(Ordering::Relaxed) as f64 * 1e-3
+    }
+
+    /// Follows the system's clock, which says this date. Small differences remain.
+    fn follow_calendar(&self, date: f64) {
+        let set_s = date - self.date(self.now());
+        if set_s.abs() < TOLERATED * self.lease_s {
+            return;
+        }
+        tracing::warn!(
+            "the system's clock was set {} by {:.1} s; new rows of the store follow it, and leases \
+             go on",
+            if set_s > 0.0 { "forward" } else { "back" },
+            set_s.abs()
+        );
+        let ahead_s = date - self.now();
+        self.calendar_ms
+            .store((ahead_s * 1e3) as i64, Ordering::Relaxed);
+        self.directory().set_calendar(ahead_s);
     }
 
     pub(crate) fn directory(&self) -> MutexGuard<'_, Directory> {
@@ -216,7 +240,6 @@ impl Metaserver {
             first_placement: u64::from_le_bytes(random) >> 1,
             ..Settings::default()
         };
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let mut directory = Directory::new(settings);
         if let Some(record) = &config.record {
             directory.keep_record(Budget::of_day(record.bytes));
@@ -229,7 +252,8 @@ impl Metaserver {
             most_connections: config.connections,
             lease_s: config.lease_s,
             start: Instant::now(),
-            start_s: since.unwrap_or_default().as_secs_f64(),
+            start_s: system_date(),
+            calendar_ms: AtomicI64::new(0),
             stored: AtomicBool::new(true),
             has_read: AtomicBool::new(config.store.is_none()),
             asked_store: AtomicU64::new(0),
@@ -287,6 +311,7 @@ impl Metaserver {
         }
         let keeper = keeper::start(&self.shared, keeper::PATIENCE)?;
         let mut door = Door::default();
+        let mut looked = Instant::now();
         loop {
             let mut waits = vec![
                 PollFd::new(&signals, PollFlags::IN),
@@ -307,6 +332,10 @@ impl Metaserver {
             if !waits[1].revents().is_empty() {
                 let _ = (&reloads).read(&mut [0; 64]);
                 self.reload();
+            }
+            if looked.elapsed() >= CALENDAR {
+                looked = Instant::now();
+                self.shared.follow_calendar(system_date());
             }
             let now = self.shared.now();
             self.shared.directory().advance(now);
@@ -397,6 +426,16 @@ fn recorder(record: &Record, address: &str) -> io::Result<Recorder> {
     })
 }
 
+/// The date of the system's clock, in seconds since 1970, UTC.
+fn system_date() -> f64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_secs_f64()
+}
+
+/// Interval between looks at the system's clock.
+const CALENDAR: Duration = Duration::from_secs(60);
+/// The part of a lease by which the system's clock may differ. Its corrections are mostly smaller.
+const TOLERATED: f64 = 0.1;
 /// How long an ending metaserver waits for its last spans.
 const LAST_SPANS: Duration = Duration::from_secs(1);
 /// Interval between checks of the leases.
@@ -404,3 +443,22 @@ const TICK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 200_000_000,
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_calendar_is_followed_and_leases_go_on() {
+        let shared = Metaserver::bind(Config::default()).unwrap().shared;
+        let ahead = |shared: &Shared| shared.date(0.0);
+        let now = shared.now();
+        shared.follow_calendar(now + 0.5);
+        assert_eq!(ahead(&shared), 0.0, "a small difference remains");
+        for set_s in [3600.0, -86400.0] {
+            shared.follow_calendar(now + set_s);
+            assert!((ahead(&shared) - set_s).abs() < 60.0);
+            assert!((shared.now() - now).abs() < 60.0);
+        }
+    }
+}

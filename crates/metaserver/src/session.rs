@@ -230,7 +230,7 @@ impl Session<'_> {
         if let (Some(placed), Some(spans)) = (session.take_placed(), &self.shared.spans)
             && placed.context.is_sampled()
         {
-            let from_to = [asked, self.shared.now()];
+            let from_to = [asked, self.shared.now()].map(|moment| self.shared.date(moment));
             spans.send(PlacedSpan { placed, from_to });
         }
         match left {

@@ -173,7 +173,7 @@ impl Worker {
         let Some(store) = &mut self.store else {
             return Ok(());
         };
-        let now_ms = (self.shared.now() * 1e3) as u64;
+        let now_ms = (self.shared.date(self.shared.now()) * 1e3) as u64;
         let now_s = self.shared.start.elapsed().as_secs_f64();
         let rows = match self.exchange.reads_all(now_s) {
             true => store.load(now_ms)?,
