@@ -4,12 +4,14 @@
 
 use super::StoreAddress;
 use rusqlite::{Connection, OpenFlags};
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The table that each store has.
+const TABLE: &str = "farcall_directory";
 /// Time to wait for another process that writes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -74,16 +76,31 @@ pub fn copy(store: &StoreAddress, to: &Path) -> Result<(), CopyError> {
         let path = path.to_path_buf();
         return Err(CopyError::Damaged { path, problems });
     }
-    // The copy has the addresses of servers and the names of data: only its owner reads it.
-    let mut new = OpenOptions::new();
-    let made = new.write(true).create_new(true).mode(0o600).open(to);
-    made.map_err(|source| {
+    let mut part = to.as_os_str().to_owned();
+    part.push(format!(".part-{}", std::process::id()));
+    let part = PathBuf::from(part);
+    let copied = copy_by(&part, path, to);
+    if copied.is_err() {
+        // What there is of the copy must not be taken for a whole one.
+        let _ = fs::remove_file(&part);
+    }
+    copied
+}
+
+/// Copies a store into a new file, which has another name until it is whole.
+fn copy_by(part: &Path, path: &Path, to: &Path) -> Result<(), CopyError> {
+    let cannot = |source| {
         let path = to.to_path_buf();
         CopyError::File { path, source }
-    })?;
+    };
+    // The copy has the addresses of servers and the names of data: only its owner reads it.
+    let mut new = OpenOptions::new();
+    let made = new.write(true).create_new(true).mode(0o600).open(part);
+    made.map_err(cannot)?;
     let known = open(path).map_err(|source| failed(path, source))?;
-    let copied = known.execute("VACUUM INTO ?1", [to.to_string_lossy()]);
-    copied.map(drop).map_err(|source| failed(to, source))
+    let copied = known.execute("VACUUM INTO ?1", [part.to_string_lossy()]);
+    copied.map_err(|source| failed(to, source))?;
+    fs::rename(part, to).map_err(cannot)
 }
 
 fn file(store: &StoreAddress) -> Result<&Path, CopyError> {
@@ -110,7 +127,13 @@ fn problems(path: &Path) -> rusqlite::Result<Vec<String>> {
     let mut check = known.prepare("PRAGMA integrity_check")?;
     let rows = check.query_map([], |row| row.get::<_, String>(0))?;
     let rows: Vec<String> = rows.collect::<rusqlite::Result<_>>()?;
-    Ok(rows.into_iter().filter(|row| row != "ok").collect())
+    let mut problems: Vec<String> = rows.into_iter().filter(|row| row != "ok").collect();
+    if problems.is_empty() && !known.table_exists(None, TABLE)? {
+        problems.push(format!(
+            "it has no table `{TABLE}`, so it is no store of a metaserver"
+        ));
+    }
+    Ok(problems)
 }
 
 #[cfg(test)]
@@ -132,13 +155,34 @@ mod tests {
         let mut copied = Store::open(&other).unwrap();
         assert_eq!(copied.load(0).unwrap(), [vec![7; 5000]]);
         drop(copied);
-        let mut bytes = std::fs::read(&to).unwrap();
+        let mut bytes = fs::read(&to).unwrap();
         bytes[100..1000].fill(0xff);
-        std::fs::write(&to, bytes).unwrap();
+        fs::write(&to, bytes).unwrap();
         let damaged = check(&other);
         assert!(damaged.is_err() || damaged.is_ok_and(|problems| !problems.is_empty()));
         let postgres = StoreAddress::Postgres("postgresql://host/db".to_string());
         let error = copy(&postgres, &to).unwrap_err().to_string();
         assert!(error.contains("pg_dump"), "{error}");
+    }
+
+    #[test]
+    fn a_failed_copy_leaves_no_file_and_an_empty_file_is_no_store() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = || fs::read_dir(folder.path()).unwrap().count();
+        let empty = folder.path().join("empty.db");
+        fs::write(&empty, "").unwrap();
+        let address = StoreAddress::Sqlite(empty);
+        let problems = check(&address).unwrap().join("; ");
+        assert!(problems.contains("no table"), "{problems}");
+        let to = folder.path().join("copy.db");
+        let refused = copy(&address, &to);
+        assert!(matches!(refused, Err(CopyError::Damaged { .. })));
+        assert_eq!(files(), 1);
+        // There is no folder for this copy.
+        let whole = StoreAddress::Sqlite(folder.path().join("store.db"));
+        drop(Store::open(&whole).unwrap());
+        let before = files();
+        assert!(copy(&whole, &to.join("copy.db")).is_err());
+        assert_eq!(files(), before);
     }
 }
