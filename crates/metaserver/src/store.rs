@@ -246,6 +246,19 @@ mod tests {
     }
 
     #[test]
+    fn only_its_owner_reads_a_new_store() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("directory");
+        let mut store = Store::open(&StoreAddress::Sqlite(path)).unwrap();
+        store.put(Key::Server(7), 100, b"one").unwrap();
+        let files = std::fs::read_dir(folder.path()).unwrap();
+        let modes = files.map(|file| file.unwrap().metadata().unwrap().permissions().mode());
+        let modes: Vec<u32> = modes.map(|mode| mode & 0o777).collect();
+        assert_eq!(modes, [0o600; 3], "the file and its log");
+    }
+
+    #[test]
     fn sqlite_keeps_the_row_that_is_valid_longest() {
         let folder = tempfile::tempdir().unwrap();
         let address = StoreAddress::Sqlite(folder.path().join("directory"));

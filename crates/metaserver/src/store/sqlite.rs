@@ -4,6 +4,8 @@
 
 use super::{Body, MOST_BYTES, MOST_ROWS, Times};
 use rusqlite::{Connection, Result, params};
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -18,6 +20,10 @@ pub(crate) struct Sqlite {
 
 impl Sqlite {
     pub(super) fn open(path: &Path) -> Result<Sqlite> {
+        // The store has the addresses of servers and the names of data: only its owner reads it.
+        // Its log gets the same mode. SQLite says what is wrong if the file cannot be made.
+        let mut new = OpenOptions::new();
+        let _ = new.write(true).create_new(true).mode(0o600).open(path);
         let connection = Connection::open(path)?;
         connection.busy_timeout(PATIENCE)?;
         connection.pragma_update(None, "journal_mode", "wal")?;
