@@ -1,7 +1,40 @@
-//! What the log says of connections that the system refuses to accept, mostly for lack of
-//! descriptors. A service tries again all the time, and the log must not say so each time.
+//! How many connections the system allows, and what the log says of those that it refuses to
+//! accept, mostly for lack of descriptors. A service tries again all the time, and the log must not
+//! say so each time.
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
+
+/// Raises the limit on open files, because each connection is one. Returns how many of the wanted
+/// connections there can be. `setting` asks for that many.
+pub fn allow_connections(wanted: usize, setting: &str) -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    let open = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => raised.current,
+        Err(_) => limit.current,
+    };
+    let possible = possible(wanted, open);
+    if let Some(open) = open.filter(|_| possible < wanted) {
+        tracing::warn!(
+            "the system allows {open} open files, so {possible} clients can connect at once, and \
+             not {wanted} ({setting}): allow more files (`ulimit -n`, or LimitNOFILE= of systemd)"
+        );
+    }
+    possible
+}
+
+/// How many of the wanted connections there can be with so many open files.
+fn possible(wanted: usize, open: Option<u64>) -> usize {
+    /// Listeners, workers and other open files.
+    const OTHERS: u64 = 200;
+    let most = open.map(|open| open - OTHERS.min(open / 2));
+    let most = most.and_then(|most| usize::try_from(most).ok());
+    most.map_or(wanted, |most| most.min(wanted))
+}
 
 /// Whether the system has refused connections, and some may still wait.
 #[derive(Debug, Default)]
@@ -29,6 +62,14 @@ impl Accepting {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn connections_leave_open_files_for_other_things() {
+        assert_eq!(possible(1000, None), 1000);
+        assert_eq!(possible(1000, Some(1200)), 1000);
+        assert_eq!(possible(1000, Some(1199)), 999);
+        assert_eq!(possible(1000, Some(256)), 128);
+    }
 
     #[test]
     fn the_log_says_once_that_descriptors_lack_and_once_that_it_is_over() {

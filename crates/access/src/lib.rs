@@ -10,7 +10,7 @@ mod settings;
 mod tokens;
 mod user;
 
-pub use accepting::Accepting;
+pub use accepting::{Accepting, allow_connections};
 pub use farcall_rpc_proto::User;
 pub use settings::{Settings, Tls, authority_folder};
 pub use tokens::{TokenError, TokenFile};

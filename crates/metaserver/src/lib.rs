@@ -20,7 +20,7 @@ mod store;
 pub use store::{StoreAddress, StoreError, copies};
 
 use access::Access;
-use farcall_access::{Accepting, Tls, TokenError};
+use farcall_access::{Accepting, Tls, TokenError, allow_connections};
 use farcall_directory::{Directory, Settings};
 use farcall_metrics::Text;
 use farcall_otlp::{EndpointError, Exporter};
@@ -249,7 +249,7 @@ impl Metaserver {
             access: Mutex::new(access),
             identity,
             connections: AtomicUsize::new(0),
-            most_connections: config.connections,
+            most_connections: allow_connections(config.connections, "--connections"),
             lease_s: config.lease_s,
             start: Instant::now(),
             start_s: system_date(),

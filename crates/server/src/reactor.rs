@@ -24,7 +24,7 @@ use crate::metrics::{self, Readings};
 use crate::poll::{Poll, Source};
 use crate::socket::Socket;
 use crate::{ServerStatus, StartError, WorkerCommand};
-use farcall_access::{Accepting, Access};
+use farcall_access::{Accepting, Access, allow_connections};
 use farcall_library::Catalog;
 use farcall_server_proto::{Beside, ConnectionKey, Event as Happened, Server};
 use farcall_spin::Spin;
@@ -32,7 +32,6 @@ use farcall_worker::LibrarySource;
 use rustix::event::epoll::{Event, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal};
 use std::os::unix::net::UnixStream;
@@ -137,33 +136,6 @@ struct Readers {
     subscribers: Vec<SyncSender<ServerStatus>>,
 }
 
-/// Raises the limit on open files, because each connection is one. Returns how many connections
-/// there can be.
-fn allow_files(connections: usize) -> usize {
-    /// Listeners, workers and other open files.
-    const OTHERS: u64 = 200;
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
-    let open = match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => raised.current,
-        Err(_) => limit.current,
-    };
-    let Some(open) = open.filter(|open| *open < connections as u64 + OTHERS) else {
-        return connections;
-    };
-    let possible = usize::try_from(open - OTHERS.min(open / 2)).unwrap_or(connections);
-    let possible = possible.min(connections);
-    tracing::warn!(
-        "the system allows {open} open files, so {possible} clients can connect at once, and not \
-         {connections} (limits.connections): allow more files (`ulimit -n`, or LimitNOFILE= of \
-         systemd)"
-    );
-    possible
-}
-
 fn watch_all(poll: &Poll, listeners: &[Listener], bells: &Bells) -> io::Result<()> {
     for (index, listener) in listeners.iter().enumerate() {
         poll.watch(listener.fd(), Source::Listener(index), EventFlags::IN)?;
@@ -210,7 +182,7 @@ impl Reactor {
             drains: pipe_of(&[libc::SIGUSR1])?,
             reloads: pipe_of(reloads)?,
         };
-        let connections = allow_files(config.limits.connections);
+        let connections = allow_connections(config.limits.connections, "limits.connections");
         let clock = Clock::start();
         let (mut folder, mut data) = (None, Vec::new());
         if let Some(path) = &config.data.folder {
