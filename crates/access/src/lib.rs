@@ -328,6 +328,11 @@ impl Access {
         }
     }
 
+    /// The users with tokens, sorted by name. Nobody has one if the service has no list of them.
+    pub fn users_with_tokens(&self) -> Vec<&str> {
+        self.tokens.as_ref().map_or_else(Vec::new, TokenFile::users)
+    }
+
     /// Whether the service accepts every client that reaches it over TCP.
     pub fn is_open(&self) -> bool {
         self.anonymous

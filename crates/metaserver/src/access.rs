@@ -4,7 +4,8 @@
 
 use crate::Config;
 use farcall_access::{Claim, Evidence, Found, Proving, Refusal, Settings, TokenError, User};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
+use std::path::Path;
 use std::time::Instant;
 
 /// Decides which clients can connect and whose servers can join.
@@ -26,9 +27,12 @@ impl Access {
         })
     }
 
-    /// Logs a warning if anybody on a network can join servers.
-    pub(crate) fn warn_of_strangers(&self, listen: &[SocketAddr]) {
-        let open = listen.iter().find(|at| !at.ip().is_loopback());
+    /// Logs a warning if anybody on a network can join servers, or if some that should cannot.
+    pub(crate) fn warn(&self, config: &Config) {
+        for obstacle in self.obstacles(config) {
+            tracing::warn!("{obstacle}");
+        }
+        let open = config.listen.iter().find(|at| !at.ip().is_loopback());
         if let Some(address) = open.filter(|_| self.is_open()) {
             tracing::warn!(
                 "anybody who can connect to {address} can let servers join, and these servers \
@@ -37,6 +41,39 @@ impl Access {
                  (--server-user)"
             );
         }
+    }
+
+    /// Why no server can join, or none of a user.
+    fn obstacles(&self, config: &Config) -> Vec<String> {
+        let names = &self.server_users;
+        if self.is_open() && !names.is_empty() {
+            return vec![format!(
+                "no server can join: --server-user names {}, but without --tokens or --tls-clients \
+                 nobody has a name; add one of them, or leave --server-user out",
+                names.join(", ")
+            )];
+        }
+        if !self.is_open() && names.is_empty() {
+            return vec![
+                "no server can join: name the users whose servers may (--server-user)".to_string(),
+            ];
+        }
+        let tls = config.tls.as_ref();
+        if tls.is_some_and(|tls| tls.clients.is_some()) {
+            // Each name may be one of a certificate.
+            return Vec::new();
+        }
+        let known = self.users.users_with_tokens();
+        let unknown = names.iter().filter(|name| !known.contains(&name.as_str()));
+        let file = config.tokens.as_deref().unwrap_or_else(|| Path::new(""));
+        let file = file.display();
+        let told = unknown.map(|name| {
+            format!(
+                "no server of {name} (--server-user) can join: {name} has no token in {file}; make \
+                 one with `farcall access token add {file} {name}`"
+            )
+        });
+        told.collect()
     }
 
     /// The user that the evidence identifies, or the challenge for a client that has a token. The
@@ -145,5 +182,29 @@ mod tests {
         let mut open = Access::new(&Config::default()).unwrap();
         let anybody = user(&mut open, None, None).unwrap();
         assert_eq!(open.may_join(&anybody), Ok(()));
+    }
+
+    #[test]
+    fn servers_that_cannot_join_are_told_at_the_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        TokenFile::add(&path, "node").unwrap();
+        let told = |tokens: bool, names: &[&str]| {
+            let config = Config {
+                tokens: tokens.then(|| path.clone()),
+                server_users: names.iter().map(ToString::to_string).collect(),
+                ..Config::default()
+            };
+            Access::new(&config).unwrap().obstacles(&config).join("\n")
+        };
+        assert_eq!(told(false, &[]), "");
+        assert_eq!(told(true, &["node"]), "");
+        let nobody = told(true, &[]);
+        assert!(nobody.contains("name the users"), "{nobody}");
+        let nameless = told(false, &["node"]);
+        assert!(nameless.contains("nobody has a name"), "{nameless}");
+        let unknown = told(true, &["node", "noed"]);
+        assert!(unknown.contains("noed has no token"), "{unknown}");
+        assert_eq!(unknown.lines().count(), 1);
     }
 }

@@ -219,7 +219,7 @@ impl Metaserver {
             .iter()
             .map(listen)
             .collect::<Result<Vec<_>, _>>()?;
-        access.warn_of_strangers(&config.listen);
+        access.warn(&config);
         let mut random = [0u8; 8];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
             .map_err(io::Error::from)?;
