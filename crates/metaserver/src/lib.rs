@@ -2,8 +2,8 @@
 //! call.
 //!
 //! [`Metaserver::bind`] takes a typed [`Config`] and listens; [`Metaserver::run`] serves until
-//! SIGTERM or SIGINT. `farcall_directory` makes all decisions. This crate has the sockets, the
-//! threads and the store.
+//! SIGTERM, SIGINT or SIGUSR1. `farcall_directory` makes all decisions. This crate has the sockets,
+//! the threads and the store.
 //!
 //! Each connection has a thread, which reads a request, asks the directory under its lock, and
 //! answers. The number of connections is bounded. One more thread writes changes of the directory
@@ -289,7 +289,7 @@ impl Metaserver {
         self.listeners.iter().map(address).collect()
     }
 
-    /// Serves until SIGTERM or SIGINT. After SIGHUP, it reads its certificates again.
+    /// Serves until SIGTERM, SIGINT or SIGUSR1. After SIGHUP, it reads its certificates again.
     ///
     /// # Errors
     /// The system cannot create a thread or wait for events.
@@ -305,6 +305,8 @@ impl Metaserver {
         for (signal, pipe) in [
             (libc::SIGTERM, &theirs),
             (libc::SIGINT, &theirs),
+            // It makes a server drain. A metaserver has no calls that it must wait for.
+            (libc::SIGUSR1, &theirs),
             (libc::SIGHUP, hangup),
         ] {
             signal_hook::low_level::pipe::register(signal, pipe.try_clone()?)?;
