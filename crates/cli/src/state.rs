@@ -61,7 +61,7 @@ struct Backup {
     place: Place,
     /// The copy: a new folder, or a new file for a store.
     #[arg(value_name = "TO")]
-    to: PathBuf,
+    to: Place,
     #[command(flatten)]
     form: Form,
 }
@@ -74,7 +74,7 @@ struct Backup {
 struct Restore {
     /// The backup.
     #[arg(value_name = "BACKUP")]
-    from: PathBuf,
+    from: Place,
     /// The state folder or the store. There must be nothing in its place.
     #[arg(value_name = "DIR|STORE")]
     place: Place,
@@ -87,6 +87,28 @@ struct Restore {
 enum Place {
     Folder(PathBuf),
     Store(StoreAddress),
+}
+
+impl Place {
+    /// The folder that is the backup of a state folder.
+    fn folder(&self) -> Result<&Path, Failure> {
+        match self {
+            Place::Folder(folder) => Ok(folder),
+            Place::Store(store) => Err(Failure::usage(format!(
+                "{store} is a store, and the backup of a state folder is a folder: name the folder"
+            ))),
+        }
+    }
+
+    /// The file that is the backup of a store, with or without `sqlite:` before it.
+    fn file(&self) -> Result<&Path, Failure> {
+        match self {
+            Place::Folder(file) | Place::Store(StoreAddress::Sqlite(file)) => Ok(file),
+            Place::Store(store) => Err(Failure::usage(format!(
+                "{store} is a database, and the backup of a store is a file: name the file"
+            ))),
+        }
+    }
 }
 
 impl std::str::FromStr for Place {
@@ -168,15 +190,16 @@ fn advice(report: &Report, count: usize, folder: &Path) -> String {
 }
 
 fn backup(arguments: &Backup) -> Result<(), Failure> {
-    let to = &arguments.to;
     match &arguments.place {
         Place::Folder(folder) => {
+            let to = arguments.to.folder()?;
             let report = state::backup(folder, to).map_err(Failure::failed)?;
             print(&arguments.form, &report, to);
         }
         Place::Store(store) => {
+            let to = arguments.to.file()?;
             copies::copy(store, to).map_err(Failure::failed)?;
-            print_store(&arguments.form, &[], &StoreAddress::Sqlite(to.clone()));
+            print_store(&arguments.form, &[], &StoreAddress::Sqlite(to.to_owned()));
         }
     }
     Ok(())
@@ -185,11 +208,12 @@ fn backup(arguments: &Backup) -> Result<(), Failure> {
 fn restore(arguments: &Restore) -> Result<(), Failure> {
     match &arguments.place {
         Place::Folder(folder) => {
-            let report = state::restore(&arguments.from, folder).map_err(Failure::failed)?;
+            let report =
+                state::restore(arguments.from.folder()?, folder).map_err(Failure::failed)?;
             print(&arguments.form, &report, folder);
         }
         Place::Store(StoreAddress::Sqlite(path)) => {
-            let backup = StoreAddress::Sqlite(arguments.from.clone());
+            let backup = StoreAddress::Sqlite(arguments.from.file()?.to_owned());
             copies::copy(&backup, path).map_err(Failure::failed)?;
             print_store(&arguments.form, &[], &StoreAddress::Sqlite(path.clone()));
         }
@@ -252,5 +276,23 @@ fn effect(effect: Effect) -> &'static str {
         Effect::Repairable => "repairable",
         Effect::Reported => "damaged",
         Effect::Refused => "lost",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_backup_of_a_store_is_a_file_in_either_form_and_that_of_a_folder_a_folder() {
+        let place = |text: &str| text.parse::<Place>().expect("a place");
+        for text in ["m.db", "sqlite:m.db"] {
+            assert_eq!(place(text).file().ok(), Some(Path::new("m.db")), "{text}");
+        }
+        assert_eq!(place("m").folder().ok(), Some(Path::new("m")));
+        let refused = place("sqlite:m/zz").folder().expect_err("it is a store");
+        assert!(refused.to_string().contains("name the folder"), "{refused}");
+        let refused = place("postgres://u@h/d").file().expect_err("no file");
+        assert!(refused.to_string().contains("name the file"), "{refused}");
     }
 }
