@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import farcall
 import pytest
@@ -234,3 +235,29 @@ def test_an_interrupt_ends_the_pool_and_its_jobs(interface, tmp_path):
     assert process.wait(40) == 0
     wait_until(lambda: not jobs(), 60, "the end of the jobs")
     assert list(tmp_path.iterdir())
+
+
+def test_ctrl_c_ends_the_pool_while_slurm_stands_still(interface, tmp_path):
+    commands, started, cancelled = (tmp_path / name for name in ("bin", "started", "cancelled"))
+    commands.mkdir()
+    for name, line in [
+        ("squeue", f"touch {started}; exec sleep 100"),
+        ("scancel", f"touch {cancelled}"),
+    ]:
+        (commands / name).write_text(f"#!/bin/sh\n{line}\n")
+        (commands / name).chmod(0o755)
+    words = [FARCALL, "up", "--slurm", interface, "--listen", "127.0.0.1:0"]
+    words += ["--slurm-folder", tmp_path / "jobs"]
+    path = f"{commands}:{os.environ['PATH']}"
+    process = subprocess.Popen(list(map(str, words)), env={**os.environ, "PATH": path})
+    try:
+        wait_until(started.exists, what="the first look at the jobs")
+        start = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+        assert time.monotonic() - start < 20
+    finally:
+        stop(process)
+    # No job was asked for, and nothing is left.
+    assert not cancelled.exists()
+    assert list((tmp_path / "jobs").iterdir()) == []

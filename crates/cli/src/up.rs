@@ -26,6 +26,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(4);
 /// Longest wait until the metaserver knows the servers.
 const JOINING: Duration = Duration::from_secs(3);
+/// Time between two looks at the processes.
+const TICK: Duration = Duration::from_millis(200);
 
 /// Run a small cluster: a metaserver and several servers, here, on hosts that ssh reaches, in Slurm
 /// or in a lab
@@ -267,7 +269,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     await_servers(&metaserver, usize::from(local) + hosts.len());
-    let pool = arguments.pool.slurm.then(|| pool(arguments, &metaserver));
+    let has_pool = arguments.pool.slurm;
+    let pool = has_pool.then(|| pool(arguments, &metaserver, &cluster.signals));
     // It ends before the metaserver.
     let _pool = pool.transpose()?;
     println!("page at {page}#{}", cluster.key);
@@ -340,7 +343,11 @@ fn source_address(other: IpAddr) -> std::io::Result<IpAddr> {
 }
 
 /// Starts the pool of Slurm's servers.
-fn pool(arguments: &Arguments, metaserver: &str) -> Result<slurm::Slurm, Failure> {
+fn pool(
+    arguments: &Arguments,
+    metaserver: &str,
+    signals: &UnixStream,
+) -> Result<slurm::Slurm, Failure> {
     let own = &arguments.pool;
     for (name, seconds) in [
         ("backlog", own.backlog),
@@ -382,7 +389,7 @@ fn pool(arguments: &Arguments, metaserver: &str) -> Result<slurm::Slurm, Failure
     let name = format!("farcall-{}", &key()?[..16]);
     let folder = own.slurm_folder.clone().map(Ok);
     let folder = folder.unwrap_or_else(state_folder)?.join(&name);
-    slurm::Slurm::start(slurm::Settings {
+    let settings = slurm::Settings {
         rules: Rules {
             fewest: own.min,
             most: usize::from(own.max),
@@ -397,7 +404,8 @@ fn pool(arguments: &Arguments, metaserver: &str) -> Result<slurm::Slurm, Failure
         name,
         script: slurm::script(&line(&[program])?, &words, &metaserver),
         metaserver,
-    })
+    };
+    slurm::Slurm::start(settings, signals)
 }
 
 /// The name of this machine.
@@ -599,7 +607,7 @@ impl Cluster {
 
     /// Waits for a signal; the end of a child is an error.
     fn wait(&mut self) -> Result<(), Failure> {
-        while !signalled(&self.signals)? {
+        while !signalled(&self.signals, TICK)? {
             for Process { child, what, .. } in &mut self.children {
                 if let Some(status) = child.try_wait()? {
                     let text = format!("{what} has ended ({status}); the cluster ends with it");
@@ -611,14 +619,14 @@ impl Cluster {
     }
 }
 
-/// Waits for a moment. Returns true if a signal came.
-fn signalled(signals: &UnixStream) -> Result<bool, Failure> {
-    const TICK: Timespec = Timespec {
+/// Waits for less than a second. Returns true if a signal came.
+fn signalled(signals: &UnixStream, wait: Duration) -> Result<bool, Failure> {
+    let wait = Timespec {
         tv_sec: 0,
-        tv_nsec: 200_000_000,
+        tv_nsec: wait.subsec_nanos().into(),
     };
     let mut waits = [PollFd::new(signals, PollFlags::IN)];
-    match poll(&mut waits, Some(&TICK)) {
+    match poll(&mut waits, Some(&wait)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(!waits[0].revents().is_empty()),
         Err(error) => Err(Failure::failed(error)),
     }

@@ -32,7 +32,7 @@ pub(super) fn run(arguments: &Arguments, signals: &UnixStream) -> Result<(), Fai
         Stack::start(&shape, &mut |line| println!("{line}")).map_err(Failure::failed)?;
     println!("{}", directions(&stack));
     std::io::stdout().flush()?;
-    while !super::signalled(signals)? {
+    while !super::signalled(signals, super::TICK)? {
         if let Some(what) = stack.ended().map_err(Failure::failed)? {
             let text = format!("{what} has ended; the lab ends with it");
             return Err(Failure::failed(text));

@@ -8,9 +8,10 @@ use farcall_schedule::pool::{Action, Member, Others, Pool, Rules, State};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -49,17 +50,26 @@ pub(super) struct Slurm {
 }
 
 impl Slurm {
-    /// Starts the pool, if Slurm answers.
-    pub(super) fn start(settings: Settings) -> Result<Slurm, Failure> {
+    /// Starts the pool, if Slurm answers. It does nothing more after a signal.
+    pub(super) fn start(settings: Settings, signals: &UnixStream) -> Result<Slurm, Failure> {
         std::fs::create_dir_all(&settings.folder).map_err(|error| {
             Failure::cannot("make the folder", settings.folder.display(), error)
         })?;
-        let jobs = Jobs::new(settings);
-        // A wrong option or a missing Slurm is an error of the command.
-        jobs.list().map_err(Failure::failed)?;
         let (end, ends) = channel();
+        let jobs = Jobs::new(settings, ends, signals.try_clone()?);
+        // A wrong option or a missing Slurm is an error of the command.
+        match jobs.list() {
+            Ok(_) => {}
+            Err(_) if jobs.must_end() => {
+                return Ok(Slurm {
+                    end: None,
+                    thread: None,
+                });
+            }
+            Err(error) => return Err(Failure::failed(error)),
+        }
         let thread = std::thread::Builder::new().name("slurm".to_owned());
-        let thread = thread.spawn(move || jobs.run(&ends))?;
+        let thread = thread.spawn(move || jobs.run())?;
         Ok(Slurm {
             end: Some(end),
             thread: Some(thread),
@@ -117,11 +127,24 @@ struct Jobs {
     metaserver: Option<Server>,
     /// What failed at the last look, so that it is said once.
     trouble: Option<String>,
+    /// Disconnected when the pool must end.
+    ends: Receiver<()>,
+    /// Readable after a signal that ends the command.
+    signals: UnixStream,
+}
+
+/// Removes the folder if no job has printed anything.
+impl Drop for Jobs {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.settings.folder);
+    }
 }
 
 impl Jobs {
-    fn new(settings: Settings) -> Jobs {
+    fn new(settings: Settings, ends: Receiver<()>, signals: UnixStream) -> Jobs {
         Jobs {
+            ends,
+            signals,
             pool: Pool::new(settings.rules.clone()),
             settings,
             start: Instant::now(),
@@ -131,19 +154,34 @@ impl Jobs {
         }
     }
 
-    fn run(mut self, ends: &Receiver<()>) {
+    /// Whether a signal has come, or the cluster ends for another reason.
+    fn must_end(&self) -> bool {
+        let has_ended = matches!(self.ends.try_recv(), Err(TryRecvError::Disconnected));
+        has_ended || super::signalled(&self.signals, Duration::ZERO).unwrap_or(true)
+    }
+
+    /// Runs a command of Slurm, and returns what it prints. The end of the pool interrupts it.
+    fn told(&self, program: &str, words: &[&str], input: &str) -> Result<String, String> {
+        told(program, words, input, || self.must_end())
+    }
+
+    fn run(mut self) {
         loop {
             let trouble = self.look().err();
+            if self.must_end() {
+                break;
+            }
             if trouble.is_some() && trouble != self.trouble {
                 say(&trouble.clone().unwrap_or_default());
             }
             self.trouble = trouble;
-            match ends.recv_timeout(self.settings.every) {
+            match self.ends.recv_timeout(self.settings.every) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        if let Err(error) = told("scancel", &["--name", &self.settings.name], "") {
+        let words = ["--name", &self.settings.name];
+        if let Err(error) = told("scancel", &words, "", || false) {
             say(&error);
         }
     }
@@ -190,11 +228,11 @@ impl Jobs {
             }
             Action::Drain(job) => {
                 let words = ["--signal=USR1", "--batch", &job.to_string()];
-                told("scancel", &words, "")?;
+                self.told("scancel", &words, "")?;
                 self.leaves(job, "drains");
             }
             Action::Cancel(job) => {
-                told("scancel", &[&job.to_string()], "")?;
+                self.told("scancel", &[&job.to_string()], "")?;
                 self.leaves(job, "is not needed any more");
             }
         }
@@ -228,7 +266,7 @@ impl Jobs {
         // The last ones count. By the name and the files, this program finds the job again.
         words.extend(["--parsable", "--no-requeue", "--job-name", name]);
         words.extend(["--output", &output, "--error", &errors]);
-        let told = told("sbatch", &words, script)?;
+        let told = self.told("sbatch", &words, script)?;
         let number = told.trim().split(';').next().unwrap_or_default();
         number
             .parse()
@@ -244,7 +282,7 @@ impl Jobs {
             "--format",
             "%i|%T|%L|%l",
         ];
-        let told = told("squeue", &words, "")?;
+        let told = self.told("squeue", &words, "")?;
         Ok(told.lines().filter_map(listed).collect())
     }
 
@@ -416,8 +454,13 @@ fn seconds(text: &str) -> Option<f64> {
     Some(86_400.0 * f64::from(days) + sum)
 }
 
-/// Runs a command of Slurm, and returns what it prints.
-fn told(program: &str, words: &[&str], input: &str) -> Result<String, String> {
+/// Runs a command of Slurm, and returns what it prints, unless the caller must end before.
+fn told(
+    program: &str,
+    words: &[&str],
+    input: &str,
+    must_end: impl Fn() -> bool,
+) -> Result<String, String> {
     let fail = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::NotFound => {
             format!(
@@ -431,18 +474,23 @@ fn told(program: &str, words: &[&str], input: &str) -> Result<String, String> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = farcall_child::spawn(command).map_err(fail)?;
     if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(input.as_bytes()).map_err(fail)?;
+        match stdin.write_all(input.as_bytes()) {
+            // The command has not read all of it, and says below why.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+            written => written.map_err(fail)?,
+        }
     }
     // What a command of a few jobs prints fits into the pipes.
     let end = Instant::now() + PATIENCE;
     while child.try_wait().map_err(fail)?.is_none() {
-        if Instant::now() > end {
+        let is_late = Instant::now() > end;
+        if is_late || must_end() {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(format!(
-                "{program} has not ended within {} s",
-                PATIENCE.as_secs()
-            ));
+            return Err(match is_late {
+                true => format!("{program} has not ended within {} s", PATIENCE.as_secs()),
+                false => format!("{program} was interrupted"),
+            });
         }
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -524,16 +572,34 @@ mod tests {
 
     #[test]
     fn a_missing_command_is_named() {
-        let error = told("no-such-slurm", &[], "").expect_err("there is none");
+        let error = told("no-such-slurm", &[], "", || false).expect_err("there is none");
         assert!(
             error.starts_with("cannot run no-such-slurm: it is not installed"),
             "{error}"
         );
-        let error = told("sh", &["-c", "echo first >&2; echo last >&2; exit 3"], "");
+        let words = ["-c", "echo first >&2; echo last >&2; exit 3"];
+        let error = told("sh", &words, "", || false);
         let error = error.expect_err("it fails");
         assert!(
             error.starts_with("sh failed (exit status: 3): last"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn the_reason_of_a_command_that_does_not_read_is_told() {
+        let words = ["-c", "exec <&-; echo no such partition >&2; exit 1"];
+        // More than a pipe holds.
+        let script = "#".repeat(1 << 20);
+        let error = told("sh", &words, &script, || false).expect_err("it fails");
+        assert!(error.ends_with("no such partition"), "{error}");
+    }
+
+    #[test]
+    fn a_command_that_hangs_is_interrupted() {
+        let start = Instant::now();
+        let error = told("sleep", &["60"], "", || true).expect_err("it is interrupted");
+        assert_eq!(error, "sleep was interrupted");
+        assert!(start.elapsed() < PATIENCE);
     }
 }
