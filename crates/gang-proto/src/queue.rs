@@ -99,14 +99,14 @@ impl QueueTree {
         })
     }
 
-    /// Queues a gang job in the smallest partition that it fits into; of two alike, in that with
-    /// fewer gang jobs.
+    /// Queues a gang job in the smallest partition that it fits into: of two halves, in that with
+    /// fewer slices, and if both have as many, in that where gang jobs take less.
     fn enter_where(&mut self, job: JobId, fits: impl Fn(Partition) -> bool) -> Partition {
         let mut place = 0;
         while let Some((one, other)) = self.nodes[place].halves {
             let fits = |half: usize| fits(self.nodes[half].partition);
             place = match (fits(one), fits(other)) {
-                (true, true) if self.depth(other) < self.depth(one) => other,
+                (true, true) if self.crowd(other) < self.crowd(one) => other,
                 (true, _) => one,
                 (false, true) => other,
                 (false, false) => break,
@@ -118,6 +118,17 @@ impl QueueTree {
             is_runnable: true,
         });
         node.partition
+    }
+
+    /// The number of slices until every gang job in and below a partition has had one, and the slots
+    /// of all these gang jobs together.
+    fn crowd(&self, place: usize) -> (usize, usize) {
+        let Partition { first, slots } = self.nodes[place].partition;
+        let is_within =
+            |part: Partition| first <= part.first && part.first + part.slots <= first + slots;
+        let parts = self.nodes.iter().filter(|node| is_within(node.partition));
+        let taken = parts.map(|node| node.jobs.len() * node.partition.slots);
+        (self.depth(place), taken.sum())
     }
 
     /// Removes a gang job.
@@ -173,7 +184,7 @@ impl QueueTree {
     }
 
     /// The partition of a gang job, and whether it is runnable.
-    fn find(&self, job: JobId) -> Option<(Partition, bool)> {
+    pub(crate) fn find(&self, job: JobId) -> Option<(Partition, bool)> {
         self.nodes.iter().find_map(|node| {
             let queued = node.jobs.iter().find(|queued| queued.job == job)?;
             Some((node.partition, queued.is_runnable))
@@ -310,6 +321,23 @@ mod tests {
         assert_eq!(got, Partition { first: 3, slots: 1 });
         let got = tree.enter_over(3, &[1, 2]);
         assert_eq!(got, Partition { first: 0, slots: 4 });
+    }
+
+    #[test]
+    fn small_jobs_share_no_slot_as_long_as_others_are_free() {
+        let mut random = SplitMix64::new(2);
+        for slots in 1..40 {
+            let mut tree = QueueTree::new(slots);
+            let mut alive: Vec<JobId> = Vec::new();
+            for job in 0..200 {
+                if alive.len() == slots {
+                    tree.leave(alive.remove(random.below(slots as u64) as usize));
+                }
+                tree.enter(job, 1);
+                alive.push(job);
+                assert_eq!(tree.next_slice().len(), alive.len(), "{slots} slots");
+            }
+        }
     }
 
     #[test]
