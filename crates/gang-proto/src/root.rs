@@ -132,6 +132,15 @@ impl Job {
         !self.is_stopped && self.has_work && self.inspection.is_none() && is_free
     }
 
+    /// Whether a process of it is placed on this slot.
+    fn is_on(&self, (node, processor): (u16, u16)) -> bool {
+        let Placement {
+            nodes, processors, ..
+        } = &self.placement;
+        let mut slots = nodes.iter().zip(processors);
+        slots.any(|slot| slot == (&node, &processor))
+    }
+
     /// Whether its processes end now, so that it must not begin again elsewhere.
     fn ends(&self) -> bool {
         self.is_ending || self.is_killed

@@ -68,18 +68,37 @@ impl Root {
         };
         let slots = processors.into_iter().map(|processor| (number, processor));
         self.slots.extend(slots);
-        self.rebuild();
+        self.rebuild(None);
         number
     }
 
-    /// Builds the tree for the current slots. Gang jobs that run keep their placement, and share
-    /// slices with the whole machine until they end.
-    fn rebuild(&mut self) {
-        self.tree = QueueTree::new(self.slots.len());
+    /// Builds the tree for the current slots, without those of a node that was lost. Gang jobs that
+    /// run keep their placement. One whose slots lie in no smaller partition of the new tree shares
+    /// slices with the whole machine until it ends.
+    fn rebuild(&mut self, lost: Option<u16>) {
+        let is_left = |slot: &(u16, u16)| Some(slot.0) != lost;
+        let left = self.slots.iter().copied().filter(is_left).collect();
+        let old = core::mem::replace(&mut self.slots, left);
+        // The place of each slot among those that are left.
+        let places = old.iter().scan(0, |next, slot| {
+            let place = *next;
+            *next += usize::from(is_left(slot));
+            Some(place)
+        });
+        let places: Vec<usize> = places.collect();
+        let mut tree = QueueTree::new(self.slots.len());
         for (id, job) in &self.jobs {
-            self.tree.enter(*id, self.slots.len());
-            self.tree.set_runnable(*id, job.may_run());
+            let known = self.tree.find(*id);
+            let range = known.map_or(0..0, |(it, _)| it.first..it.first + it.slots);
+            let is_own = |place: &usize| is_left(&old[*place]) && job.is_on(old[*place]);
+            let own: Vec<usize> = range.filter(is_own).map(|place| places[place]).collect();
+            match own.is_empty() {
+                true => tree.enter(*id, self.slots.len()),
+                false => tree.enter_over(*id, &own),
+            };
+            tree.set_runnable(*id, job.may_run());
         }
+        self.tree = tree;
     }
 
     /// Handles the loss of a node, for a reason in words: its processes count as ended.
@@ -89,11 +108,10 @@ impl Root {
         };
         node.is_lost = true;
         let name = node.name.clone();
-        self.slots.retain(|(node, _)| *node != number);
         for job in self.jobs.values_mut() {
             job.behind.remove(&number);
         }
-        self.rebuild();
+        self.rebuild(Some(number));
         let hit = self.jobs.iter();
         let hit = hit.filter(|(_, job)| job.nodes.contains(&number));
         for id in hit.map(|(id, _)| *id).collect::<Vec<_>>() {
@@ -166,6 +184,62 @@ impl Root {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{JobSpec, Settings};
+
+    #[test]
+    fn jobs_keep_their_slots_when_nodes_come_and_go() {
+        let mut root = Root::new(settings(), 0);
+        let join = |root: &mut Root, name: &str| {
+            root.handle_join(name, [0, 1].to_vec(), "127.0.0.1:1".to_string(), 0)
+        };
+        for name in ["a", "b", "c"] {
+            join(&mut root, name);
+        }
+        for name in ["a", "a", "c", "c"] {
+            let spec = JobSpec {
+                processes: 1,
+                command: Vec::from(["sleep".to_string()]),
+                on: Some(Vec::from([name.to_string()])),
+                ..JobSpec::default()
+            };
+            root.handle_run(1, spec).expect("it has room");
+        }
+        // Two share the first slot of their node, and both nodes compute.
+        let runs_beside = |root: &mut Root| {
+            for _ in 0..2 {
+                assert_eq!(root.tree.next_slice().len(), 2);
+            }
+        };
+        runs_beside(&mut root);
+        join(&mut root, "d");
+        runs_beside(&mut root);
+        root.handle_lost(1, "it was silent");
+        runs_beside(&mut root);
+        assert_eq!(root.tree.slots(), 6);
+        // The first slots of two nodes lie in the whole machine alone.
+        let spec = JobSpec {
+            processes: 4,
+            command: Vec::from(["sleep".to_string()]),
+            on: Some(Vec::from(["a".to_string(), "d".to_string()])),
+            ..JobSpec::default()
+        };
+        root.handle_run(1, spec).expect("it has room");
+        join(&mut root, "b");
+        let slices: Vec<_> = (0..3).map(|_| root.tree.next_slice()).collect();
+        assert!(slices.contains(&Vec::from([5])), "{slices:?}");
+    }
+
+    fn settings() -> Settings {
+        Settings {
+            memory: u64::MAX,
+            epoch: 1,
+            slice: 1,
+            watch: 1,
+            switch_alone: false,
+            receive: 0,
+            share: 0,
+        }
+    }
 
     #[test]
     fn a_name_of_a_node_can_stand_in_a_list() {
