@@ -4,11 +4,15 @@
 //!
 //! [`outlives_terminal`] tells a daemon or a front end whether `nohup` has started it.
 //!
+//! [`keep_descriptors`] keeps what a daemon was started with away from the programs that it starts.
+//!
 //! A process that was killed while it started another one leaves its sockets to that one for a
 //! moment. [`take_address`] waits for them.
 
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use std::io;
+use std::os::fd::{BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
@@ -61,6 +65,24 @@ fn ignores_hangup(status: &str) -> bool {
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     ignored.is_some_and(|mask| mask & 1 != 0)
+}
+
+/// Keeps the descriptors that are open now for this process: programs that it starts get those of
+/// the three standard streams alone. Call this before there are other threads.
+///
+/// # Errors
+/// There is no `/proc`.
+pub fn keep_descriptors() -> io::Result<()> {
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let name = entry?.file_name();
+        let number = name.to_str().and_then(|name| name.parse::<RawFd>().ok());
+        if let Some(number) = number.filter(|number| *number > 2) {
+            // SAFETY: the call changes a flag of a descriptor that this process has. It fails for
+            // one that is closed meanwhile.
+            let _ = fcntl_setfd(unsafe { BorrowedFd::borrow_raw(number) }, FdFlags::CLOEXEC);
+        }
+    }
+    Ok(())
 }
 
 /// Starts a process that gets SIGTERM when this process has ended, even if this process was killed.
@@ -116,6 +138,17 @@ mod tests {
         assert!(ignores_hangup(&status("0000000000001001")));
         assert!(!ignores_hangup(&status("0000000000001000")));
         assert!(!ignores_hangup("") && !ignores_hangup(&status("?")));
+    }
+
+    #[test]
+    fn descriptors_of_before_are_not_inherited() {
+        let kept = std::fs::File::open("/dev/null").unwrap();
+        fcntl_setfd(&kept, FdFlags::empty()).unwrap();
+        keep_descriptors().unwrap();
+        let flags = rustix::io::fcntl_getfd(&kept).unwrap();
+        assert_eq!(flags, FdFlags::CLOEXEC);
+        let standard = rustix::io::fcntl_getfd(io::stderr()).unwrap();
+        assert_eq!(standard, FdFlags::empty());
     }
 
     #[test]

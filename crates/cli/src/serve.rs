@@ -152,6 +152,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
+    farcall_child::keep_descriptors()?;
     arguments.log.init();
     crate::outlive_the_limit_of_files();
     let config = configuration(&arguments)?;

@@ -99,6 +99,7 @@ enum FreezeName {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
+    farcall_child::keep_descriptors()?;
     arguments.log.init();
     if arguments.slice < Duration::from_millis(20) {
         return Err(Failure::usage("--slice must be at least 20ms"));
