@@ -461,7 +461,7 @@ impl Daemon {
                 return self.be_refused(&text);
             }
             self.node.number = number;
-            self.joiner.is_lost = false;
+            self.joiner.handle_joined();
             tracing::info!("joined as node {number}");
         } else if let Some(link) = self.joining.remove(&name) {
             if number != TAKEN {

@@ -9,6 +9,7 @@ use crate::proof::{self, Failure};
 use farcall_channel::Shape;
 use farcall_gang_proto::{Introduction, Message, Root, Settings, Switch, VERSION};
 use rustix::event::{EventfdFlags, eventfd};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,6 +19,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Interval between attempts to join again.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// The most reasons why this daemon cannot join again that its log tells.
+const REASONS: usize = 100;
 
 /// A connection to the parent daemon, or why there is none.
 type Made = Result<Link, StartError>;
@@ -30,7 +34,8 @@ pub(super) struct Joiner {
     pub(super) is_lost: bool,
     is_connecting: bool,
     next: Instant,
-    has_warned: bool,
+    /// Why this daemon could not join again so far, as its log says.
+    told: BTreeSet<String>,
 }
 
 impl Joiner {
@@ -42,13 +47,32 @@ impl Joiner {
             is_lost: false,
             is_connecting: false,
             next: Instant::now(),
-            has_warned: false,
+            told: BTreeSet::new(),
         })
     }
 
     /// Becomes readable when a connection was made or has failed.
     pub(super) fn news(&self) -> BorrowedFd<'_> {
         self.news.as_fd()
+    }
+
+    /// Prepares to join again. Between two attempts there is an interval, whoever ends the first.
+    fn begin_again(&mut self) {
+        self.is_lost = true;
+        self.next = self.next.max(Instant::now());
+    }
+
+    /// Writes to the log why this daemon cannot join again, once for each reason.
+    fn tell(&mut self, why: &str) {
+        if self.told.len() < REASONS && self.told.insert(why.to_string()) {
+            tracing::warn!("{why} (tried again each second)");
+        }
+    }
+
+    /// Handles that this daemon has joined.
+    pub(super) fn handle_joined(&mut self) {
+        self.is_lost = false;
+        self.told.clear();
     }
 }
 
@@ -137,7 +161,12 @@ impl Daemon {
             return;
         };
         self.remove(parent);
-        tracing::error!("{why}: the processes on this node end, and it joins again");
+        match self.joiner.is_lost {
+            true => self.joiner.tell(why),
+            false => {
+                tracing::error!("{why}: the processes on this node end, and it joins again");
+            }
+        }
         let own = format!("node {} has lost its own parent daemon", self.config.node);
         for child in self.children() {
             self.say_why(child, &own);
@@ -147,8 +176,7 @@ impl Daemon {
         self.switch = Switch::new(self.config.form, self.switch.round().drains, false);
         self.node.number = u16::MAX;
         self.node.end();
-        self.joiner.is_lost = true;
-        self.joiner.next = Instant::now();
+        self.joiner.begin_again();
     }
 
     /// Joins again, after all processes have ended.
@@ -187,15 +215,8 @@ impl Daemon {
         while let Ok(made) = self.joiner.made.1.try_recv() {
             self.joiner.is_connecting = false;
             match made {
-                Ok(link) => {
-                    self.joiner.has_warned = false;
-                    self.introduce(link);
-                }
-                Err(error) => {
-                    if !std::mem::replace(&mut self.joiner.has_warned, true) {
-                        tracing::warn!("{error} (tried again each second)");
-                    }
-                }
+                Ok(link) => self.introduce(link),
+                Err(error) => self.joiner.tell(&error.to_string()),
             }
         }
     }
@@ -233,6 +254,28 @@ pub(super) fn check_addresses(own: IpAddr, engine: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn attempts_to_join_again_have_an_interval_and_tell_each_reason_once() {
+        let mut joiner = Joiner::new().expect("a descriptor");
+        let begun = Instant::now();
+        joiner.begin_again();
+        assert!(joiner.next <= Instant::now(), "the first is made at once");
+        // The parent answers an attempt at once, and refuses.
+        joiner.next = begun + AGAIN;
+        joiner.begin_again();
+        assert!(joiner.next >= begun + AGAIN);
+        for _ in 0..3 {
+            for why in ["a node `b` has already joined", "no route to the host"] {
+                joiner.tell(why);
+            }
+        }
+        assert_eq!(joiner.told.len(), 2);
+        (0..1000).for_each(|why| joiner.tell(&why.to_string()));
+        assert_eq!(joiner.told.len(), REASONS);
+        joiner.handle_joined();
+        assert!(joiner.told.is_empty() && !joiner.is_lost);
+    }
 
     #[test]
     fn daemons_that_cannot_reach_each_other_do_not_join() {
