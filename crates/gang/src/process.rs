@@ -149,10 +149,13 @@ pub(crate) fn take_descriptors() {
 }
 
 /// Blocks the signals that a daemon waits for, in this thread and in all that it starts. Returns a
-/// descriptor that reads them.
+/// descriptor that reads them. The end of the terminal is one of them, unless `nohup` has started
+/// the daemon.
 pub(crate) fn catch_signals() -> io::Result<SignalFd> {
-    use Signal::{SIGALRM, SIGCHLD, SIGINT, SIGTERM};
-    catch(&[SIGCHLD, SIGTERM, SIGINT, SIGALRM])
+    use Signal::{SIGALRM, SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+    let all = [SIGCHLD, SIGTERM, SIGINT, SIGALRM, SIGHUP];
+    let is_ignored = farcall_child::outlives_terminal();
+    catch(&all[..all.len() - usize::from(is_ignored)])
 }
 
 /// Blocks signals in this thread and in all that it starts. Returns a descriptor that reads them.

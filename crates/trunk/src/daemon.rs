@@ -13,7 +13,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -99,7 +99,9 @@ impl Daemon {
         tap.bring_up(&config.addresses)?;
         let (signals, sender) = UnixStream::pair()?;
         signals.set_nonblocking(true)?;
-        for signal in [SIGINT, SIGTERM] {
+        // `nohup` lets a trunk outlive its terminal.
+        let hangup = (!farcall_child::outlives_terminal()).then_some(SIGHUP);
+        for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
             signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
         }
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;

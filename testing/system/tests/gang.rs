@@ -4,6 +4,7 @@
 use farcall_system::gang::{Node, lines, text};
 use farcall_system::program::example;
 use farcall_system::{farcall, wait_until};
+use rustix::process::Signal;
 use std::process::{Command, Stdio};
 
 #[test]
@@ -44,6 +45,23 @@ fn jobs_do_not_ignore_the_signals_that_the_daemon_ignores() {
         let output = daemon.run(&["-n", "1", "--", "sh", "-c", &script]);
         assert_eq!(output.status.code(), Some(128 + number), "{signal}");
     }
+}
+
+#[test]
+fn a_daemon_without_a_terminal_ends_in_order() {
+    let mut daemon = Node::start(&["--slots", "1"]);
+    let job = daemon.submit(&["-n", "1", "--", "sh", "-c", "sleep 3141 & wait"]);
+    wait_until("it runs", || !daemon.children().is_empty());
+    daemon.signal(Signal::HUP);
+    let output = job.wait_with_output().expect("it ends");
+    let told = text(&output.stderr);
+    assert!(told.contains("the daemon was stopped"), "{told}");
+    let mut ended = None;
+    wait_until("the daemon ends", || {
+        ended = daemon.ends();
+        ended.is_some()
+    });
+    assert_eq!(ended.and_then(|status| status.code()), Some(0));
 }
 
 #[test]

@@ -16,8 +16,8 @@ use std::time::Duration;
 /// Combine links into one virtual interface
 ///
 /// Name only the links of this machine. The trunk finds its peers and measures the speed of each
-/// link. The command prints `NAME up` when the interface exists, and runs until Ctrl-C, SIGTERM or
-/// `farcall trunk down`. It needs root; if a right is missing, the error names it.
+/// link. The command prints `NAME up` when the interface exists, and runs until Ctrl-C, SIGTERM,
+/// SIGHUP or `farcall trunk down`. It needs root; if a right is missing, the error names it.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall trunk up --link eth1 --link eth2 --address 10.7.0.1/24

@@ -47,7 +47,7 @@ enum Source {
 }
 
 impl Daemon {
-    /// Runs until SIGTERM or SIGINT. All processes are ended.
+    /// Runs until SIGTERM, SIGINT or SIGHUP. All processes are ended.
     ///
     /// # Errors
     /// The parent daemon does not let this one join, or a system call failed.
@@ -175,7 +175,8 @@ impl Daemon {
         match source {
             Source::Signals => {
                 let signals = process::take_signals(&self.signals);
-                let ends = |signal: &i32| matches!(*signal, libc::SIGTERM | libc::SIGINT);
+                let all = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+                let ends = |signal: &i32| all.contains(signal);
                 self.is_ending |= signals.iter().any(ends);
                 self.node.reap();
             }
