@@ -462,6 +462,10 @@ impl Node {
         for (id, job) in &mut self.jobs {
             let mut place = 0;
             while place < job.processes.len() {
+                // A control group ends with the gang job.
+                if job.group.is_none() {
+                    job.processes[place].end_group();
+                }
                 let Some(mut ended) = job.processes[place].reap() else {
                     place += 1;
                     continue;

@@ -90,6 +90,16 @@ impl Process {
         field == Some(state)
     }
 
+    /// Ends what is left in the process group, if the process has ended. Its number belongs to it
+    /// until it is reaped.
+    pub(crate) fn end_group(&self) {
+        use WaitPidFlag as Flag;
+        if self.is_at(Flag::WEXITED | Flag::WNOHANG | Flag::WNOWAIT) {
+            // SAFETY: a plain system call on the group of a child that is not reaped.
+            unsafe { libc::kill(-self.pid, libc::SIGKILL) };
+        }
+    }
+
     /// Reaps the process if it has ended, and returns how it ended.
     pub(crate) fn reap(&self) -> Option<Ended> {
         // SAFETY: the values are of this frame, and the call only writes to them.
@@ -275,4 +285,51 @@ pub(crate) fn name(signal: i32) -> String {
         other => return format!("signal {other}"),
     };
     known.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
+    /// Waits for a condition, at most a minute.
+    fn wait_until(mut holds: impl FnMut() -> bool) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while !holds() {
+            assert!(Instant::now() < end, "it takes too long");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn what_a_process_leaves_behind_ends_with_it() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 1000 & echo $!; read go"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.process_group(0).spawn().expect("a shell");
+        let mut left = String::new();
+        let output = child.stdout.take().expect("it is piped");
+        let read = BufReader::new(output).read_line(&mut left);
+        read.expect("it says the number");
+        let state = || {
+            let text = std::fs::read_to_string(format!("/proc/{}/stat", left.trim()));
+            let state = text.ok()?.rsplit_once(") ")?.1.chars().next();
+            state.filter(|state| *state != 'Z')
+        };
+        let null = || OwnedFd::from(std::fs::File::open("/dev/null").expect("it is there"));
+        let process = Process::new(0, child.id() as i32, [null(), null()]);
+        process.end_group();
+        assert!(process.reap().is_none());
+        assert!(state().is_some(), "nothing ends before the process");
+        drop(child.stdin.take());
+        wait_until(|| {
+            process.end_group();
+            process.reap().is_some()
+        });
+        assert!(child.wait().is_err(), "it is reaped");
+        wait_until(|| state().is_none());
+    }
 }
