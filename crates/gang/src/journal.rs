@@ -1,6 +1,6 @@
-//! The journal of the root daemon: a line for each gang job that begins or ends. A root daemon that
-//! starts after another was killed reads there which gang jobs were lost. A daemon that ends in
-//! order removes the file.
+//! The journal of the root daemon: a line for each gang job that begins or ends, and the number of
+//! the last one. A root daemon that starts after another was killed reads there which gang jobs were
+//! lost, and uses none of their numbers again. A daemon that ends in order removes the file.
 
 use crate::token::state_folder;
 use farcall_gang_proto::{JobId, JobRow, JobSpec};
@@ -26,11 +26,13 @@ pub(crate) struct Journal {
     /// The lines of the gang jobs that have begun and not ended. Those without processes are not
     /// among them: nothing of them is lost.
     open: BTreeMap<JobId, String>,
+    /// The largest number of a gang job so far.
+    last: JobId,
 }
 
 impl Journal {
     /// Opens the journal of the root daemon with this control socket. Returns it with the gang jobs
-    /// that an earlier daemon lost.
+    /// that an earlier daemon lost, and knows the last number of that daemon.
     pub(crate) fn open(control: &str) -> io::Result<(Journal, Vec<JobRow>)> {
         let plain = |letter: char| match letter.is_ascii_alphanumeric() {
             true => letter,
@@ -45,12 +47,14 @@ impl Journal {
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         let mut text = String::new();
         file.read_to_string(&mut text)?;
-        let mut lost = read(&text);
+        let (mut lost, last) = read(&text);
         while lost.len() > REMEMBERED {
             lost.pop_first();
         }
         file.set_len(0)?;
         let mut journal = Journal::empty(path, file);
+        journal.last = last;
+        journal.put(&last_line(last));
         for row in lost.values() {
             // Their commands have the form of the journal already.
             journal.write(row, &row.command);
@@ -64,7 +68,13 @@ impl Journal {
             file,
             length: 0,
             open: BTreeMap::new(),
+            last: 0,
         }
+    }
+
+    /// The largest number of a gang job so far.
+    pub(crate) fn last(&self) -> JobId {
+        self.last
     }
 
     pub(crate) fn begun(&mut self, id: JobId, spec: &JobSpec, nodes: Vec<String>) {
@@ -84,6 +94,7 @@ impl Journal {
         let line = format!("+{id}\t{user}\t{count}\t{nodes}\t{command}\n");
         self.put(&line);
         self.open.insert(id, line);
+        self.last = self.last.max(id);
     }
 
     /// Writes a line. A full disk must not stop gang jobs, so errors are ignored. What was written
@@ -102,6 +113,7 @@ impl Journal {
         self.put(&format!("-{id}\n"));
         if self.open.is_empty() && self.file.set_len(0).is_ok() {
             self.length = 0;
+            self.put(&last_line(self.last));
         }
         if self.length > PAST {
             let open: u64 = self.open.values().map(|line| line.len() as u64).sum();
@@ -115,7 +127,8 @@ impl Journal {
     /// Replaces the file by one without the past gang jobs.
     fn write_anew(&mut self) -> io::Result<()> {
         let draft = self.path.with_extension("new");
-        let text: String = self.open.values().map(String::as_str).collect();
+        let mut text = last_line(self.last);
+        text.extend(self.open.values().map(String::as_str));
         let mut options = File::options();
         let mut file = options.append(true).create(true).open(&draft)?;
         file.set_len(0)?;
@@ -135,18 +148,27 @@ impl Journal {
     }
 }
 
-/// The gang jobs of a journal that began and did not end. A torn last line is ignored.
-fn read(text: &str) -> BTreeMap<JobId, JobRow> {
-    let mut open = BTreeMap::new();
+/// The line with the number of the last gang job.
+fn last_line(last: JobId) -> String {
+    format!("={last}\n")
+}
+
+/// The gang jobs of a journal that began and did not end, and the largest number. A torn last line
+/// is ignored.
+fn read(text: &str) -> (BTreeMap<JobId, JobRow>, JobId) {
+    let (mut open, mut last) = (BTreeMap::new(), 0);
     let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
     for line in whole.lines() {
         if let Some(row) = line.strip_prefix('+').and_then(row) {
+            last = last.max(row.id);
             open.insert(row.id, row);
+        } else if let Some(id) = line.strip_prefix('=').and_then(|id| id.parse().ok()) {
+            last = last.max(id);
         } else if let Some(id) = line.strip_prefix('-').and_then(|id| id.parse().ok()) {
             open.remove(&id);
         }
     }
-    open
+    (open, last)
 }
 
 fn row(line: &str) -> Option<JobRow> {
@@ -170,12 +192,13 @@ mod tests {
     #[test]
     fn what_did_not_end_was_lost() {
         let text = "+1\t0\t2\ta,b\tsleep 5\n+2\t7\t1\ta\ttwo\\nlines\n-1\nnonsense\n+3\t0\t1";
-        let lost = read(text);
+        let (lost, last) = read(text);
+        assert_eq!(last, 2);
         assert_eq!(lost.keys().collect::<Vec<_>>(), [&2]);
         let row = &lost[&2];
         assert_eq!((row.user, row.processes), (7, 1));
         assert_eq!(row.command, "two\\nlines");
-        assert!(read("").is_empty());
+        assert!(read("").0.is_empty());
     }
 
     fn journal(folder: &Path) -> (PathBuf, Journal) {
@@ -188,7 +211,8 @@ mod tests {
     fn a_job_that_never_began_ends_no_other() {
         let folder = tempfile::tempdir().expect("a folder");
         let (path, mut journal) = journal(folder.path());
-        let open = || read(&fs::read_to_string(&path).expect("it is there")).len();
+        let known = || read(&fs::read_to_string(&path).expect("it is there"));
+        let open = || known().0.len();
         journal.begun(1, &JobSpec::default(), Vec::new());
         journal.ended(2);
         assert_eq!(open(), 1);
@@ -196,6 +220,12 @@ mod tests {
         assert_eq!(open(), 1);
         journal.ended(1);
         assert_eq!(open(), 0);
+        // The next daemon gives no gang job this number.
+        assert_eq!(known().1, 1);
+        journal.begun(7, &JobSpec::default(), Vec::new());
+        journal.write_anew().expect("room");
+        journal.ended(7);
+        assert_eq!(known().1, 7);
     }
 
     /// A gang job that never ends does not keep the lines of all others.
@@ -216,6 +246,7 @@ mod tests {
         let text = fs::read_to_string(&path).expect("it is there");
         assert!(text.len() < 2 << 20, "{} bytes", text.len());
         assert_eq!(journal.length, text.len() as u64);
-        assert_eq!(read(&text).into_keys().collect::<Vec<_>>(), [1, 5000]);
+        assert_eq!(read(&text).1, 5000);
+        assert_eq!(read(&text).0.into_keys().collect::<Vec<_>>(), [1, 5000]);
     }
 }

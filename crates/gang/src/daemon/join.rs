@@ -126,8 +126,7 @@ impl Daemon {
                         row.command
                     );
                 }
-                let last = lost.iter().map(|row| row.id).max().unwrap_or(0);
-                root.handle_past(last, lost);
+                root.handle_past(journal.last(), lost);
                 self.journal = Some(journal);
             }
             Err(error) => tracing::warn!(
