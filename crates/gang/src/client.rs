@@ -22,6 +22,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+/// Time without a sign of life after which a daemon that was reached over TCP counts as lost.
+const SILENCE: Duration = Duration::from_secs(30);
+
 /// Why a request of a front end failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
@@ -115,7 +118,7 @@ impl Client {
     pub fn connect_tcp(address: SocketAddr, token: &str) -> Result<Client, ClientError> {
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5));
         let stream = stream.map_err(|source| ClientError::NoDaemonAt { address, source })?;
-        let mut link = Link::tcp(stream)?;
+        let mut link = Link::tcp(stream, SILENCE)?;
         let own = match token.is_empty() && address.ip().is_loopback() {
             true => token::of_user()?.1,
             false => token.to_string(),

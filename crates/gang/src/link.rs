@@ -3,7 +3,8 @@
 //! that reads nothing is given up.
 
 use farcall_gang_proto::Message;
-use nix::sys::socket::{getsockopt, sockopt};
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use rustix::net::sockopt;
 use std::fs;
 use std::io;
 use std::net::TcpStream;
@@ -12,11 +13,15 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Bytes that can wait to be sent before the daemon stops reading output of processes.
 const FULL: usize = 1 << 20;
 /// The most bytes that can wait. A peer that reads nothing is then given up.
 const BROKEN: usize = 64 << 20;
+
+/// The longest time without a sign of life that the system takes.
+const LONGEST: Duration = Duration::from_secs(32_767);
 
 /// A connected stream.
 pub(crate) struct Link {
@@ -26,8 +31,16 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn tcp(stream: TcpStream) -> io::Result<Link> {
+    /// Takes a stream. If its peer is silent, the system asks it for a sign of life, and after about
+    /// `silence` the stream is broken.
+    pub(crate) fn tcp(stream: TcpStream, silence: Duration) -> io::Result<Link> {
         stream.set_nodelay(true)?;
+        // Not TCP_USER_TIMEOUT: it would also give up a front end that is stopped and reads nothing.
+        let allowed = |time: Duration| time.clamp(Duration::from_secs(1), LONGEST);
+        sockopt::set_tcp_keepidle(&stream, allowed(silence / 2))?;
+        sockopt::set_tcp_keepintvl(&stream, allowed(silence / 8))?;
+        sockopt::set_tcp_keepcnt(&stream, 4)?;
+        sockopt::set_socket_keepalive(&stream, true)?;
         Link::new(stream.into())
     }
 
@@ -190,13 +203,26 @@ fn is_dead(path: &Path) -> bool {
 /// The user and group at the other end of a control socket. The process may have no number here, as
 /// one outside of a container has none in it; `rustix` takes that for an error.
 pub(crate) fn peer(stream: &UnixStream) -> io::Result<(u32, u32)> {
-    let credentials = getsockopt(stream, sockopt::PeerCredentials)?;
+    let credentials = getsockopt(stream, PeerCredentials)?;
     Ok((credentials.uid(), credentials.gid()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_silent_peer_is_asked_for_a_sign_of_life() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        for (silence, idle) in [(30, 15), (2, 1), (86_400 * 365, 32_767)] {
+            let stream = TcpStream::connect(address).expect("it listens");
+            let link = Link::tcp(stream, Duration::from_secs(silence)).expect("a link");
+            assert!(sockopt::socket_keepalive(link.fd()).expect("a socket"));
+            let told = sockopt::tcp_keepidle(link.fd()).expect("a socket");
+            assert_eq!(told, Duration::from_secs(idle));
+        }
+    }
 
     #[test]
     fn a_socket_of_a_dead_daemon_is_replaced_and_no_other_file() {

@@ -194,7 +194,7 @@ impl Daemon {
         for _ in 0..ACCEPTED {
             match self.tcp.accept() {
                 Ok((stream, _)) => {
-                    if let Ok(link) = Link::tcp(stream) {
+                    if let Ok(link) = Link::tcp(stream, self.config.silence) {
                         self.add(link, Party::Stranger);
                     }
                 }

@@ -76,10 +76,10 @@ impl Joiner {
     }
 }
 
-fn connect(address: SocketAddr, token: &str) -> Result<Link, StartError> {
+fn connect(address: SocketAddr, token: &str, silence: Duration) -> Result<Link, StartError> {
     let fail = |source| StartError::Parent { address, source };
     let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5)).map_err(fail)?;
-    let mut link = Link::tcp(stream).map_err(fail)?;
+    let mut link = Link::tcp(stream, silence).map_err(fail)?;
     proof::prove(&mut link, token).map_err(|failure| match failure {
         Failure::Refused(text) => StartError::Refused { address, text },
         Failure::Lost(source) => StartError::Parent { address, source },
@@ -94,7 +94,7 @@ impl Daemon {
             self.begin_root();
             return Ok(());
         };
-        let link = connect(address, &self.config.token)?;
+        let link = connect(address, &self.config.token, self.config.silence)?;
         self.introduce(link);
         Ok(())
     }
@@ -195,6 +195,7 @@ impl Daemon {
         let Some(address) = self.config.parent else {
             return;
         };
+        let silence = self.config.silence;
         let (token, made, news) = (
             self.config.token.clone(),
             joiner.made.0.clone(),
@@ -202,7 +203,7 @@ impl Daemon {
         );
         let thread = std::thread::Builder::new().name("farcall-join".to_string());
         let started = thread.spawn(move || {
-            let _ = made.send(connect(address, &token));
+            let _ = made.send(connect(address, &token, silence));
             let _ = rustix::io::write(&*news, &1u64.to_ne_bytes());
         });
         joiner.is_connecting = started.is_ok();
