@@ -35,6 +35,9 @@ const WATCH: Duration = Duration::from_millis(500);
 /// The longest wait for a network to come to rest. After it, messages in the network become stale.
 const DRAIN_BOUND: Duration = Duration::from_secs(1);
 
+/// The least bytes of a secret beyond the loopback, where strangers can try to guess it.
+const TOKEN: usize = 16;
+
 /// The processors for the slots of this node.
 fn processors(slots: Option<u16>) -> Vec<u16> {
     let all = process::processors();
@@ -100,13 +103,20 @@ pub enum StartError {
         /// The system's error.
         source: io::Error,
     },
-    /// The address is not a loopback address, and there is no secret: anyone on the network could
-    /// join.
+    /// The address is not a loopback address, and there is no secret that nobody can guess: anyone
+    /// on the network could join.
     #[error(
         "--listen {0} is not a loopback address: set FARCALL_TOKEN to the same secret for all \
-         daemons, so that no other can join"
+         daemons, of {TOKEN} bytes at least, so that no other can join; `openssl rand -hex 32` \
+         makes one"
     )]
     NoToken(SocketAddr),
+    /// Only root can start processes as another user.
+    #[error(
+        "--tcp-user: this daemon runs as user {0} and can start jobs of that user alone: run it as \
+         root, or leave the option out"
+    )]
+    TcpUser(u32),
     /// The node cannot have this name.
     #[error("--node {0}; choose another name")]
     Name(String),
@@ -216,8 +226,13 @@ impl Daemon {
     pub fn bind(mut config: Config) -> Result<Daemon, StartError> {
         check_name(&config.node).map_err(StartError::Name)?;
         let mut others = config.listen.iter().filter(|at| !at.ip().is_loopback());
-        if let Some(address) = others.next().filter(|_| config.token.is_empty()) {
+        if let Some(address) = others.next().filter(|_| config.token.trim().len() < TOKEN) {
             return Err(StartError::NoToken(*address));
+        }
+        let own = rustix::process::getuid();
+        let can_be = |(user, _): (u32, u32)| own.is_root() || user == own.as_raw();
+        if !config.tcp_user.is_none_or(can_be) {
+            return Err(StartError::TcpUser(own.as_raw()));
         }
         if config.token.is_empty() {
             config.token = token::of_user().map_err(StartError::Secret)?.1;

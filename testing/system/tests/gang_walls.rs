@@ -90,6 +90,41 @@ fn without_a_secret_only_the_same_user_can_join() {
     assert!(text(&output.stderr).contains("others can read or change this file"));
 }
 
+/// A daemon says at the start what cannot work, or would let strangers in.
+#[test]
+fn settings_that_cannot_hold_are_told_at_the_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let told = |token: &str, options: &[&str]| {
+        let mut command = farcall();
+        command.args(["gang", "daemon", "--control", "@farcall-test-settings"]);
+        command.env("XDG_STATE_HOME", folder.path());
+        command.env("FARCALL_TOKEN", token).stdout(Stdio::null());
+        let output = command.args(options).output().expect("runs");
+        assert!(!output.status.success());
+        text(&output.stderr)
+    };
+    for token in ["", " ", "guess"] {
+        let told = told(token, &["--listen", "0.0.0.0:0"]);
+        assert!(told.contains("of 16 bytes at least"), "{told}");
+    }
+    let options = ["--listen", "127.0.0.1:0", "--parent", "127.0.0.1:1"];
+    let given = ["--memory", "1GB", "--slice", "20ms"];
+    let told = told("", &[&options[..], &given].concat());
+    assert!(told.contains("--slice, --memory has no effect"), "{told}");
+    if !is_root() {
+        return;
+    }
+    let mut command = farcall_as(NOBODY);
+    command.args(["gang", "daemon", "--listen", "127.0.0.1:0"]);
+    command.args(["--control", "@farcall-test-settings", "--tcp-user", "root"]);
+    let output = command.output().expect("runs");
+    let told = text(&output.stderr);
+    assert!(
+        told.contains("--tcp-user: this daemon runs as user"),
+        "{told}"
+    );
+}
+
 /// The commands of a user give no job, and so no environment, to the daemon of another one.
 #[test]
 fn a_job_does_not_go_to_the_daemon_of_another_user() {

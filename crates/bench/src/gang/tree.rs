@@ -62,7 +62,7 @@ fn measure(sites: &Sites, load: &Load) -> Result<Vec<Row>, Failure> {
             .args(["--node", &format!("node{node}"), "--listen", &listen])
             .args(["--form", load.form, "--control", &control])
             .args(["--slice", &format!("{}ms", load.slice_ms)])
-            .env("FARCALL_TOKEN", "bench");
+            .env("FARCALL_TOKEN", "the token of this measurement");
         match node.checked_sub(1).map(|above| above / 2) {
             // A binary tree.
             Some(above) => {

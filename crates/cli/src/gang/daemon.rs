@@ -38,19 +38,20 @@ pub(crate) struct Arguments {
     /// [default: 127.0.0.1:3717, or port 3721 if a server has that one]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
-    /// Length of a time slice, at least 20ms
-    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = duration)]
-    slice: Duration,
+    /// Length of a time slice, at least 20ms [default: 100ms]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    slice: Option<Duration>,
     /// Socket for `farcall gang run` and the other commands: a path, or `@` and an abstract name
     #[arg(long, value_name = "PATH", default_value = DEFAULT_CONTROL, env = "FARCALL_GANG")]
     control: String,
     /// How to switch jobs: in two rounds, or in the seven steps of SCore-D with copied contexts
-    #[arg(long, value_enum, default_value = "two")]
-    form: FormName,
+    /// [default: two]
+    #[arg(long, value_enum)]
+    form: Option<FormName>,
     /// What a switch does with messages on the network: wait for them (drain), or discard them and
-    /// send them again later (epoch)
-    #[arg(long, value_enum, default_value = "epoch")]
-    freeze: FreezeName,
+    /// send them again later (epoch) [default: epoch]
+    #[arg(long, value_enum)]
+    freeze: Option<FreezeName>,
     /// Processes that run at the same time on this node [default: the number of its processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     slots: Option<u16>,
@@ -101,11 +102,15 @@ enum FreezeName {
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     farcall_child::keep_descriptors()?;
     arguments.log.init();
-    if arguments.slice < Duration::from_millis(20) {
+    let slice = arguments.slice.unwrap_or(Duration::from_millis(100));
+    if slice < Duration::from_millis(20) {
         return Err(Failure::usage("--slice must be at least 20ms"));
     }
     if arguments.silence < Duration::from_secs(2) {
         return Err(Failure::usage("--silence must be at least 2s"));
+    }
+    if arguments.parent.is_some() {
+        warn_of_settings(&arguments);
     }
     let parent = arguments.parent.as_deref();
     let metrics = arguments.metrics.as_deref();
@@ -118,14 +123,14 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         },
         control: arguments.control,
         token: std::env::var("FARCALL_TOKEN").unwrap_or_default(),
-        slice: arguments.slice,
+        slice,
         form: match arguments.form {
-            FormName::Two => Form::Two,
-            FormName::Seven => Form::Seven,
+            None | Some(FormName::Two) => Form::Two,
+            Some(FormName::Seven) => Form::Seven,
         },
         freeze: match arguments.freeze {
-            FreezeName::Drain => Freeze::Drain,
-            FreezeName::Epoch => Freeze::Epoch,
+            Some(FreezeName::Drain) => Freeze::Drain,
+            None | Some(FreezeName::Epoch) => Freeze::Epoch,
         },
         slots: arguments.slots,
         share: arguments.interactive_share,
@@ -145,6 +150,27 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     let (address, control) = daemon.addresses();
     notify::says_ready(format_args!("listening on {address} {control}"))?;
     daemon.run().map_err(Failure::failed)
+}
+
+/// Tells of options that only the root daemon uses.
+fn warn_of_settings(arguments: &Arguments) {
+    let settings = [
+        ("--slice", arguments.slice.is_some()),
+        ("--form", arguments.form.is_some()),
+        ("--freeze", arguments.freeze.is_some()),
+        ("--memory", arguments.memory.is_some()),
+        ("--trace", arguments.trace.is_some()),
+        ("--tcp-user", arguments.tcp_user.is_some()),
+    ];
+    let given = settings.iter().filter(|(_, is_given)| *is_given);
+    let given: Vec<&str> = given.map(|(name, _)| *name).collect();
+    if !given.is_empty() {
+        tracing::warn!(
+            "{} has no effect beside --parent: give it to the root daemon, whose settings hold on \
+             all nodes",
+            given.join(", ")
+        );
+    }
 }
 
 fn host_name() -> String {
