@@ -16,8 +16,12 @@ pub(crate) fn read(path: &Path, most: usize) -> Result<String> {
 
 /// Reads a file of at most `most` bytes.
 pub(crate) fn bytes(path: &Path, most: usize) -> Result<Vec<u8>> {
+    bytes_of(File::open(path)?, most)
+}
+
+/// Reads an open file of at most `most` bytes.
+pub(crate) fn bytes_of(file: File, most: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let file = File::open(path)?;
     file.take(most as u64 + 1).read_to_end(&mut bytes)?;
     match bytes.len() > most {
         true => {

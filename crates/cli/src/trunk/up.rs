@@ -7,6 +7,7 @@ use crate::log::Log;
 use crate::notify;
 use clap::{Args, ValueEnum};
 use farcall_trunk::{Config, Daemon, FaultPlan, LinkConfig, Policy};
+use std::fs::File;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
@@ -113,7 +114,17 @@ fn key(path: &Path) -> Result<Vec<u8>, Failure> {
     let fail = |error: &dyn std::fmt::Display| {
         Failure::usage(format!("--key-file {}: {error}", path.display()))
     };
-    let found = std::fs::metadata(path).map_err(|error| fail(&error))?;
+    let file = File::open(path).map_err(|error| fail(&error))?;
+    let found = file.metadata().map_err(|error| fail(&error))?;
+    let own = rustix::process::geteuid().as_raw();
+    if found.is_file() && ![0, own].contains(&found.uid()) {
+        return Err(fail(&format!(
+            "it belongs to user {}, who could change the key: `chown {own} {}`, and make a new key \
+             if that user should not know it",
+            found.uid(),
+            path.display()
+        )));
+    }
     if found.is_file() && found.mode() & 0o077 != 0 {
         return Err(fail(&format!(
             "other users can read or change it (mode {:o}), and a key must be secret: \
@@ -124,7 +135,7 @@ fn key(path: &Path) -> Result<Vec<u8>, Failure> {
     }
     // Blanks around the key do not count, and nobody writes as many as the key may have bytes.
     let wrong = || fail(&"a key must have 16 to 4096 bytes; `openssl rand -hex 32` makes one");
-    let bytes = document::bytes(path, 2 * KEY.end()).map_err(|error| match error.kind() {
+    let bytes = document::bytes_of(file, 2 * KEY.end()).map_err(|error| match error.kind() {
         ErrorKind::InvalidData => wrong(),
         _ => fail(&error),
     })?;
@@ -275,6 +286,23 @@ mod tests {
             allow(&path, mode);
             assert_eq!(key(&path).unwrap(), b"0123456789abcdef");
         }
+    }
+
+    #[test]
+    fn a_key_of_another_user_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        std::fs::write(&path, "0123456789abcdef\n").unwrap();
+        allow(&path, 0o600);
+        if std::os::unix::fs::chown(&path, Some(65_534), None).is_err() {
+            println!("skipped: only root can give a file away");
+            return;
+        }
+        let told = format!("{:?}", key(&path).unwrap_err());
+        assert!(
+            told.contains("belongs to user 65534") && told.contains("chown 0"),
+            "{told}"
+        );
     }
 
     #[test]
