@@ -202,7 +202,7 @@ pub(crate) fn end(
 ) -> Result<Tap, LabError> {
     let mac = Mac([2, 0x66, 0x63, 0, site as u8, host as u8]);
     let made = lab.spawn(host, move || {
-        let tap = Tap::create(&name, mac, MTU).map_err(std::io::Error::other)?;
+        let mut tap = Tap::create(&name, mac, MTU).map_err(std::io::Error::other)?;
         tap.bring_up(&[(IpAddr::V4(address), 24)])
             .map_err(std::io::Error::other)?;
         Ok(tap)

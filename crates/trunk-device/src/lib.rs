@@ -17,7 +17,7 @@ pub use fault::{FaultInjector, FaultPlan};
 pub use interface::{Carrier, Interface, InterfaceError};
 pub use packet::{Form, PacketSocket};
 pub use priority::{set_priority, thread_time};
-pub use tap::{Tap, TapError};
+pub use tap::{Tap, TapError, is_too_narrow};
 
 use bytes::Bytes;
 use farcall_trunk_proto::{Mac, Nanos, Transmit};

@@ -18,6 +18,9 @@ use std::os::fd::{AsRawFd, OwnedFd};
 const DEVICE: &str = "/dev/net/tun";
 /// Bytes of the largest segment with its headers.
 const LARGEST: usize = 65_536 + 256;
+/// The smallest MTU with which the kernel lets an interface have addresses of IPv6 (RFC 8200,
+/// section 5).
+const LEAST_IPV6_MTU: u16 = 1280;
 /// Packets that the kernel queues for the trunk. The trunk's queue management does not see these
 /// packets, so there must be few.
 const QUEUE: c_int = 512;
@@ -66,6 +69,7 @@ pub struct Tap {
     interface: Interface,
     buffer: Vec<u8>,
     packet: Packet,
+    addresses: Vec<(IpAddr, u8)>,
 }
 
 impl Tap {
@@ -98,6 +102,7 @@ impl Tap {
             interface,
             buffer: vec![0; LARGEST],
             packet: Packet::new(),
+            addresses: Vec::new(),
         })
     }
 
@@ -105,19 +110,34 @@ impl Tap {
     ///
     /// # Errors
     /// The system refuses it.
-    pub fn bring_up(&self, addresses: &[(IpAddr, u8)]) -> Result<(), InterfaceError> {
+    pub fn bring_up(&mut self, addresses: &[(IpAddr, u8)]) -> Result<(), InterfaceError> {
         self.interface.set_up(true)?;
+        self.addresses = addresses.to_vec();
         addresses
             .iter()
             .try_for_each(|(ip, prefix)| self.interface.add_ip(*ip, *prefix))
     }
 
-    /// Sets the MTU after that of the smallest link has changed.
+    /// Sets the MTU after that of the smallest link has changed. The kernel takes the addresses of
+    /// IPv6 away if it is too small for them, so they are given again when it is large enough.
     ///
     /// # Errors
     /// The system refuses it.
     pub fn set_mtu(&self, mtu: u16) -> Result<(), InterfaceError> {
-        self.interface.set_mtu(mtu)
+        let had_none = self.interface.mtu()? < LEAST_IPV6_MTU;
+        self.interface.set_mtu(mtu)?;
+        let lost = self.addresses.iter().filter(|(ip, _)| ip.is_ipv6());
+        match had_none && mtu >= LEAST_IPV6_MTU {
+            true => {
+                (lost.into_iter()).try_for_each(|(ip, prefix)| self.interface.add_ip(*ip, *prefix))
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// Whether an interface with this MTU cannot have all addresses that it was given.
+    pub fn is_too_narrow(&self, mtu: u16) -> bool {
+        is_too_narrow(mtu, &self.addresses)
     }
 
     /// The descriptor to poll.
@@ -192,6 +212,11 @@ impl Tap {
             error => error.into(),
         }
     }
+}
+
+/// Whether an interface with this MTU cannot have all these addresses.
+pub fn is_too_narrow(mtu: u16, addresses: &[(IpAddr, u8)]) -> bool {
+    mtu < LEAST_IPV6_MTU && addresses.iter().any(|(ip, _)| ip.is_ipv6())
 }
 
 fn attach(file: &OwnedFd, name: &str) -> io::Result<()> {

@@ -292,13 +292,21 @@ impl Trunk {
     /// Largest payload of a frame of the virtual interface: the smallest known MTU of a link, less
     /// the trunk's header, and no more than such an interface can have.
     pub fn mtu(&self) -> u16 {
-        let own = self.links.iter().map(|link| link.config.mtu);
-        let paths = self.peers.iter().flatten().flat_map(Peer::usable);
-        let theirs = paths
-            .map(|(_, path)| path.traits.mtu)
-            .filter(|mtu| *mtu >= 576);
-        let smallest = own.chain(theirs).min().unwrap_or(1500);
+        let smallest = self.narrowest().map_or(1500, |(mtu, ..)| mtu);
         (smallest - self.overhead() as u16).min(LONGEST)
+    }
+
+    /// The end of a link with the smallest known MTU: this MTU, the link, and the peer whose end it
+    /// is; none if it is the end of this node.
+    pub fn narrowest(&self) -> Option<(u16, usize, Option<Mac>)> {
+        let own = self.links.iter().enumerate();
+        let own = own.map(|(index, link)| (link.config.mtu, index, None));
+        let paths = self.peers.iter().flatten().flat_map(|peer| {
+            let usable = peer.usable();
+            usable.map(|(index, path)| (path.traits.mtu, index, Some(peer.node)))
+        });
+        let theirs = paths.filter(|(mtu, ..)| *mtu >= 576);
+        own.chain(theirs).min_by_key(|(mtu, ..)| *mtu)
     }
 
     /// Bytes that the trunk adds to a frame.

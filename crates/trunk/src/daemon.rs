@@ -7,7 +7,9 @@ use crate::load::{Traffic, Use};
 use crate::report::{self, Log};
 use crate::{Config, Error};
 use bytes::Bytes;
-use farcall_trunk_device::{Carrier, Tap, now, set_priority, sleep_until, thread_time, timespec};
+use farcall_trunk_device::{
+    Carrier, Tap, is_too_narrow, now, set_priority, sleep_until, thread_time, timespec,
+};
 use farcall_trunk_proto::{Event, Limits, LinkConfig, Mac, Nanos, Policy, Trunk};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::{
@@ -95,7 +97,12 @@ impl Daemon {
         let traffic = Traffic::new(!links.iter().any(Link::is_fast));
         let trunk = Trunk::new(core_config(config, &links)?, now())?;
         let mtu = trunk.mtu();
-        let tap = Tap::create(&config.name, trunk.status().node, mtu)?;
+        if is_too_narrow(mtu, &config.addresses) {
+            let link = trunk.narrowest().map_or(0, |(_, link, _)| link);
+            let link = config.links[link].name.clone();
+            return Err(Error::Narrow { link, mtu });
+        }
+        let mut tap = Tap::create(&config.name, trunk.status().node, mtu)?;
         tap.bring_up(&config.addresses)?;
         let (signals, sender) = UnixStream::pair()?;
         signals.set_nonblocking(true)?;
@@ -454,8 +461,24 @@ impl Daemon {
         }
         self.mtu = mtu;
         match self.tap.set_mtu(mtu) {
-            Ok(()) => tracing::info!("MTU is now {mtu}, the MTU of the smallest link"),
+            Ok(()) if self.tap.is_too_narrow(mtu) => tracing::warn!(
+                "MTU is now {mtu}, because of {}: {} has no IPv6 until it is 1280 again. Give \
+                 all links of the trunk, on all nodes, an MTU of 1500.",
+                self.narrowest(),
+                self.name
+            ),
+            Ok(()) => tracing::info!("MTU is now {mtu}, because of {}", self.narrowest()),
             Err(error) => tracing::warn!("{error}"),
+        }
+    }
+
+    /// The end of a link that has the smallest MTU, in words.
+    fn narrowest(&self) -> String {
+        let name = |link: usize| &self.links[link].config.name;
+        match self.trunk.narrowest() {
+            Some((_, link, Some(peer))) => format!("peer {peer} on link {}", name(link)),
+            Some((_, link, None)) => format!("link {}", name(link)),
+            None => "no link".to_owned(),
         }
     }
 }

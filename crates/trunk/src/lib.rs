@@ -95,6 +95,18 @@ pub enum Error {
     /// The configuration is not valid.
     #[error("{0}")]
     Config(#[from] ConfigError),
+    /// An interface with so small an MTU cannot have addresses of IPv6.
+    #[error(
+        "--address: the trunk's MTU is {mtu}, because that of link `{link}` is small, and an \
+         interface with addresses of IPv6 needs 1280: give the link a larger MTU (`ip link set \
+         {link} mtu 1500`), or leave the link or these addresses out"
+    )]
+    Narrow {
+        /// The link with the smallest MTU.
+        link: String,
+        /// The MTU of the virtual interface.
+        mtu: u16,
+    },
     /// The address for metrics cannot be used.
     #[error("--metrics {0}: {1}")]
     Metrics(SocketAddr, #[source] io::Error),

@@ -114,6 +114,39 @@ fn a_trunk_has_all_addresses_that_it_was_given() {
 }
 
 #[test]
+fn addresses_of_ipv6_come_back_with_the_mtu() {
+    let Some(lab) = lab(0, None) else {
+        return;
+    };
+    let ip = |words: &str| {
+        let words: Vec<&str> = words.split(' ').collect();
+        lab.output(0, "ip", &words).unwrap()
+    };
+    let address = ["--address", "fd09::1/64"];
+    let start = || TrunkProcess::start(&lab, 0, Path::new(farcall_path()), &address);
+    let trunk = start().unwrap();
+    let has = |mtu: u16| {
+        let shown = ip("addr show fc0");
+        shown.contains(&format!(" mtu {mtu} ")) && shown.contains(" fd09::1/64 ") == (mtu >= 1280)
+    };
+    wait_until("the address", || has(1460));
+    for mtu in [1000, 1500] {
+        ip(&format!("link set link0 mtu {mtu}"));
+        wait_until("the MTU and its addresses", || has(mtu - 40));
+    }
+    drop(trunk);
+    ip("link set link0 mtu 1000");
+    let Err(refused) = start() else {
+        panic!("it has no IPv6");
+    };
+    let refused = refused.to_string();
+    assert!(
+        refused.contains("because that of link `link0` is small"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn an_interface_that_is_made_anew_or_changed_is_used_again() {
     let Some(lab) = lab(0, None) else {
         return;

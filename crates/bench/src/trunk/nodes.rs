@@ -119,7 +119,7 @@ fn resident(pid: u32) -> Result<f64, Failure> {
 fn tap(lab: &Lab, link: usize) -> Result<Tap, LabError> {
     let made = lab.spawn(0, move || {
         let name = format!("link{link}");
-        let tap = Tap::create(&name, mac(0, link), 1500).map_err(std::io::Error::other)?;
+        let mut tap = Tap::create(&name, mac(0, link), 1500).map_err(std::io::Error::other)?;
         tap.bring_up(&[]).map_err(std::io::Error::other)?;
         let interface = Interface::open(&name).map_err(std::io::Error::other)?;
         interface.set_queue(QUEUE).map_err(std::io::Error::other)?;
