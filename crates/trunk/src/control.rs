@@ -4,6 +4,8 @@
 
 use farcall_metrics::Answer;
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::net::UCred;
+use rustix::process::Pid;
 use serde_json::Value;
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
@@ -20,6 +22,10 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Time between attempts to accept a connection after the system failed to.
 const RETRY: Duration = Duration::from_millis(100);
+/// How long the end of a daemon may take.
+const END: Duration = Duration::from_secs(10);
+/// Time between two looks whether it has ended.
+const LOOK: Duration = Duration::from_millis(10);
 /// The most bytes of a request.
 const REQUEST: usize = 4096;
 /// The most bytes of an answer that is read.
@@ -46,6 +52,21 @@ pub enum AskError {
     /// The daemon runs as another user; only that user and root can end it.
     #[error("the trunk refused the request: {0}")]
     Refused(String),
+    /// Who holds the name is no service, and neither root nor the user who asks. Everybody can
+    /// listen at an abstract name.
+    #[error(
+        "user {user} holds the name of the trunk `{name}`, so this may be another program: end \
+         it, or choose another --name; root and the user {user} can ask it"
+    )]
+    Stranger {
+        /// Name of the trunk.
+        name: String,
+        /// Number of the user.
+        user: u32,
+    },
+    /// The daemon was told to end, and has not ended.
+    #[error("the trunk `{0}` is ending, and is not gone yet: look again, or end its process")]
+    Ending(String),
     /// The connection broke.
     #[error("asking the trunk: {0}")]
     Io(#[from] io::Error),
@@ -104,16 +125,76 @@ pub(crate) fn holder(link: &str) -> Option<String> {
     running().ok()?.into_iter().find(has)
 }
 
-/// Asks a running daemon for `status` or `metrics`, or to go `down`, and returns its answer.
+/// The process at the other end, unless it has no number here: this process or the other one is in
+/// a container.
+fn peer(stream: &UnixStream) -> Option<UCred> {
+    rustix::net::sockopt::socket_peercred(stream).ok()
+}
+
+/// Whether a trunk of this user is none for the user `own`. Services run as users whose numbers
+/// systemd gives, and no person has those.
+fn is_stranger(user: u32, own: u32) -> bool {
+    let is_service = user < 1000 || (61_184..65_520).contains(&user);
+    own != 0 && own != user && !is_service
+}
+
+/// Connects to a running daemon, and returns its process, too.
+fn connect(name: &str) -> Result<(UnixStream, Option<Pid>), AskError> {
+    let stream = UnixStream::connect_addr(&address(name)?).map_err(|error| match error.kind() {
+        io::ErrorKind::ConnectionRefused => AskError::NotRunning(name.to_owned()),
+        _ => error.into(),
+    })?;
+    let peer = peer(&stream);
+    let user = peer.map_or(0, |peer| peer.uid.as_raw());
+    match is_stranger(user, rustix::process::geteuid().as_raw()) {
+        true => Err(AskError::Stranger {
+            name: name.to_owned(),
+            user,
+        }),
+        false => Ok((stream, peer.map(|peer| peer.pid))),
+    }
+}
+
+/// The user who holds the name of a trunk.
+pub(crate) fn user_of(name: &str) -> Option<u32> {
+    let stream = UnixStream::connect_addr(&address(name).ok()?).ok()?;
+    Some(peer(&stream)?.uid.as_raw())
+}
+
+/// Asks a running daemon for `status` or `metrics`, and returns its answer.
 ///
 /// # Errors
 /// No daemon runs under this name in this network namespace, or it refuses.
 pub fn ask(name: &str, query: &str) -> Result<String, AskError> {
-    let mut stream =
-        UnixStream::connect_addr(&address(name)?).map_err(|error| match error.kind() {
-            io::ErrorKind::ConnectionRefused => AskError::NotRunning(name.to_owned()),
-            _ => error.into(),
-        })?;
+    talk(connect(name)?.0, query)
+}
+
+/// Ends a running daemon, and waits until its name is free.
+///
+/// # Errors
+/// As for [`ask`], or the daemon has not ended in time.
+pub fn end(name: &str) -> Result<(), AskError> {
+    end_within(name, END)
+}
+
+fn end_within(name: &str, time: Duration) -> Result<(), AskError> {
+    let (stream, process) = connect(name)?;
+    talk(stream, "down")?;
+    let deadline = Instant::now() + time;
+    loop {
+        match connect(name) {
+            Ok((_, other)) if other == process => {}
+            // The name is free, or somebody else has taken it meanwhile.
+            _ => return Ok(()),
+        }
+        if Instant::now() >= deadline {
+            return Err(AskError::Ending(name.to_owned()));
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+fn talk(mut stream: UnixStream, query: &str) -> Result<String, AskError> {
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     writeln!(stream, "{query}")?;
     let mut answer = String::new();
@@ -263,7 +344,7 @@ fn may_end(stream: &UnixStream) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Request, accept, address, ask, listening, serve};
+    use super::{Request, accept, address, ask, end_within, is_stranger, listening, serve};
     use std::cell::Cell;
     use std::io::{self, Write};
     use std::os::unix::net::UnixStream;
@@ -288,6 +369,36 @@ mod tests {
         }
         assert_eq!(asked.join().unwrap().unwrap(), "well");
         slow.join().unwrap();
+    }
+
+    #[test]
+    fn a_name_that_a_stranger_holds_is_no_trunk() {
+        for (user, own) in [
+            (0, 1000),
+            (1000, 1000),
+            (1000, 0),
+            (997, 1000),
+            (61_200, 1000),
+        ] {
+            assert!(!is_stranger(user, own), "{user} for {own}");
+        }
+        for user in [1001, 61_000, 65_534] {
+            assert!(is_stranger(user, 1000), "{user}");
+        }
+    }
+
+    #[test]
+    fn a_trunk_that_does_not_end_is_told() {
+        let name = format!("stays-{}", std::process::id());
+        let requests = serve(&name, None).unwrap();
+        let ended = std::thread::spawn(move || end_within(&name, Duration::from_millis(50)));
+        match requests.queue.recv_timeout(Duration::from_secs(60)) {
+            Ok(Request::Down(answer)) => answer.send(String::new()).unwrap(),
+            _ => panic!("no request to end"),
+        }
+        // The thread that listens lives as long as this process.
+        let told = ended.join().unwrap().unwrap_err().to_string();
+        assert!(told.contains("is not gone yet"), "{told}");
     }
 
     #[test]

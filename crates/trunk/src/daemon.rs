@@ -1,7 +1,7 @@
 //! The event loop of a trunk's daemon. It moves frames between the links and the virtual interface,
 //! drives the [`Trunk`] state machine, and answers requests.
 
-use crate::control::{Request, Requests, serve};
+use crate::control::{Request, Requests, serve, user_of};
 use crate::device::{BATCH, Link};
 use crate::load::{Traffic, Use};
 use crate::report::{self, Log};
@@ -89,7 +89,10 @@ impl Daemon {
             .map(Link::open)
             .collect::<Result<Vec<_>, _>>()?;
         let requests = serve(&config.name, metrics).map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => Error::Running(config.name.clone()),
+            io::ErrorKind::AddrInUse => Error::Running {
+                name: config.name.clone(),
+                user: user_of(&config.name),
+            },
             _ => error.into(),
         })?;
         links.iter_mut().try_for_each(Link::reserve)?;

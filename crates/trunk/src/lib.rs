@@ -1,7 +1,7 @@
 //! The daemon of a trunk: one event loop over the links, the virtual interface and the clock.
 //!
 //! [`Daemon::start`] creates the interface, and [`Daemon::run`] serves it until a signal or
-//! [`ask`]`("down")` ends it. During this time, [`ask`] reads its status over a control socket. The
+//! [`end`] ends it. During this time, [`ask`] reads its status over a control socket. The
 //! socket's name is abstract and belongs to the network namespace.
 
 mod control;
@@ -10,7 +10,7 @@ mod device;
 mod load;
 mod report;
 
-pub use control::{AskError, ask, running};
+pub use control::{AskError, ask, end, running};
 pub use daemon::Daemon;
 pub use farcall_trunk_device::FaultPlan;
 pub use farcall_trunk_proto::{Mac, Policy};
@@ -90,8 +90,17 @@ pub enum Error {
         trunk: Option<String>,
     },
     /// Another daemon has this name.
-    #[error("a trunk `{0}` is already running: `farcall trunk down --name {0}` ends it")]
-    Running(String),
+    #[error(
+        "a trunk `{name}` is already running{}: `farcall trunk down --name {name}` ends it, or \
+         choose another --name",
+        .user.map_or_else(String::new, |user| format!(" as user {user}"))
+    )]
+    Running {
+        /// Name of the trunk.
+        name: String,
+        /// Who holds the name, if that is known.
+        user: Option<u32>,
+    },
     /// The configuration is not valid.
     #[error("{0}")]
     Config(#[from] ConfigError),

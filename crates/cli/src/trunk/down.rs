@@ -1,4 +1,5 @@
-//! `farcall trunk down`: stops a running trunk through its control socket. Only root and the user
+//! `farcall trunk down`: stops a running trunk through its control socket, and returns when its name
+//! is free. Only root and the user
 //! of the trunk can do it.
 
 use crate::failure::Failure;
@@ -14,6 +15,5 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    farcall_trunk::ask(&arguments.name, "down").map_err(Failure::failed)?;
-    Ok(())
+    farcall_trunk::end(&arguments.name).map_err(Failure::failed)
 }
