@@ -132,6 +132,7 @@ pub(crate) fn from_channel(py: Python<'_>, error: &ChannelError) -> PyErr {
         ChannelError::NoJob(_)
         | ChannelError::Foreign
         | ChannelError::Open(_)
+        | ChannelError::Forked
         | ChannelError::Cut => ("ChannelError", "caller"),
         ChannelError::Corrupt(_) => ("ChannelError", "peer"),
         ChannelError::System(_) => ("ChannelError", "machine"),

@@ -8,6 +8,7 @@ use crate::layout::REMOTE;
 use crate::membership::{MEMBERSHIP, Membership};
 use crate::message::{Arrival, Message, Outgoing};
 use crate::polling::Wanted;
+use crate::process::Process;
 use crate::ring::{Consumer, Producer, Record};
 use crate::segment::Segment;
 use farcall_channel_proto::saved::Arrays;
@@ -50,6 +51,8 @@ pub struct Channel {
     /// Whether an operation stopped in the middle of a message or of a collective operation, so
     /// that the channel is unusable.
     pub(crate) is_cut: bool,
+    /// The process that has opened it.
+    process: Process,
     /// The channel for the collective operations.
     pub(crate) twin: Option<Box<Channel>>,
     /// The memory for the state of this process.
@@ -68,6 +71,9 @@ impl Channel {
     pub fn open_number(number: u8) -> Result<Channel, ChannelError> {
         let membership = MEMBERSHIP.get_or_init(Membership::find).as_ref();
         let membership = membership.map_err(|missing| ChannelError::from(*missing))?;
+        if !membership.process.is_this() {
+            return Err(ChannelError::Forked);
+        }
         let channels = membership.segment.shape().channels;
         if number >= channels {
             return Err(ChannelError::NoChannel {
@@ -151,6 +157,7 @@ impl Channel {
             has_given: false,
             interrupt: None,
             is_cut: false,
+            process: Process::this(),
             twin: None,
             state: None,
             steps: None,
@@ -363,9 +370,10 @@ impl Channel {
     }
 
     fn check_whole(&self) -> Result<(), ChannelError> {
-        match self.is_cut {
-            true => Err(ChannelError::Cut),
-            false => Ok(()),
+        match (self.is_cut, self.process.is_this()) {
+            (_, false) => Err(ChannelError::Forked),
+            (true, true) => Err(ChannelError::Cut),
+            (false, true) => Ok(()),
         }
     }
 

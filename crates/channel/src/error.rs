@@ -39,6 +39,13 @@ pub enum ChannelError {
     /// The channel is open already in this process.
     #[error("channel {0} is already open in this process")]
     Open(u8),
+    /// This process was forked from the one that has opened the channel.
+    #[error(
+        "this process was forked from the one of the gang job that has opened the channel: only \
+         that one can use it, because a rank has one sender and one receiver. Send and receive \
+         there, and give the child its work and take its results through a pipe"
+    )]
+    Forked,
     /// No process has this rank.
     #[error("rank {rank} does not exist: the gang job has {size} processes, with ranks from 0")]
     Rank {

@@ -22,6 +22,7 @@ mod layout;
 mod membership;
 mod message;
 mod polling;
+mod process;
 mod ring;
 mod segment;
 mod steps;

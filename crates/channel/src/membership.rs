@@ -2,6 +2,7 @@
 //! and all channels share it.
 
 use crate::error::ChannelError;
+use crate::process::Process;
 use crate::segment::Segment;
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -22,6 +23,8 @@ pub(crate) struct Membership {
     /// The open channels, one bit each. A channel opens once, because a ring has one reader and one
     /// writer.
     pub(crate) open: AtomicU16,
+    /// The process that has found it. One that was forked later does not belong to the gang job.
+    pub(crate) process: Process,
 }
 
 /// Why a process has no gang job.
@@ -89,6 +92,7 @@ impl Membership {
             rank,
             state: state.map(Arc::new),
             open: AtomicU16::new(0),
+            process: Process::this(),
         })
     }
 }

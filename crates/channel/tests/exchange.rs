@@ -725,3 +725,33 @@ fn a_message_of_two_parts_arrives_as_one() {
     let error = one.try_send_parts(1, &[0; 65], &[]);
     assert!(matches!(error, Err(ChannelError::TooLong { .. })));
 }
+
+/// Two processes that send as one rank would overwrite each other's messages.
+#[test]
+fn a_forked_child_cannot_use_the_channels_of_its_parent() {
+    let segment = segment(shape(2, 0..2));
+    let mut channel = Channel::attach(segment.clone(), None, 0).expect("a rank");
+    let mut other = Channel::attach(segment, None, 1).expect("a rank");
+    // SAFETY: the child makes only operations that must fail before they do anything, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let forked = [
+            channel.send(1, b"of the child").err(),
+            channel.try_send(1, b"of the child").err(),
+            channel.try_receive(None, &mut [0; 8]).err(),
+            channel.barrier().err(),
+        ];
+        let all = forked
+            .iter()
+            .all(|error| matches!(error, Some(ChannelError::Forked)));
+        // SAFETY: a plain system call.
+        unsafe { libc::_exit(i32::from(!all)) };
+    }
+    let mut status = -1;
+    // SAFETY: plain system calls on a child of this process and a value of this frame.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0, "the child could use a channel");
+    channel.send(1, b"of the parent").expect("it goes on");
+    let (source, bytes) = other.receive_vec(None).expect("a message");
+    assert_eq!((source, &bytes[..]), (0, &b"of the parent"[..]));
+}
