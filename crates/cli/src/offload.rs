@@ -106,6 +106,7 @@ fn preloaded(library: Option<&Path>, program: &[OsString]) -> Result<Process, Fa
         })?,
         None => installed::library(LIBRARY)?,
     };
+    check_path(&library)?;
     let mut command = Process::new(program);
     command
         .args(words)
@@ -181,6 +182,19 @@ fn check_names(only: &str, command: &Process) -> Result<(), Failure> {
 /// What stands between the files of `LD_PRELOAD`.
 const SEPARATORS: [char; 2] = [':', ' '];
 
+/// Refuses a library that the dynamic linker would not find, because its path is two words there.
+/// The program would run without it, and nobody would tell.
+fn check_path(library: &Path) -> Result<(), Failure> {
+    match library.to_string_lossy().contains(SEPARATORS) {
+        true => Err(Failure::usage(format!(
+            "cannot use the drop-in library {}: blanks and colons separate paths in LD_PRELOAD. \
+             Copy it to a folder without them, and name it with --library",
+            library.display()
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// The value of `LD_PRELOAD`: this library before those that are already there.
 fn with_others(library: &OsStr) -> OsString {
     let mut list = library.to_os_string();
@@ -210,5 +224,22 @@ pub(crate) fn leave() {
             false => env::set_var("LD_PRELOAD", others.join(":")),
         }
         env::set_var(settings::MODE, "off");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_that_the_linker_does_not_find_is_refused() {
+        assert!(check_path(Path::new("/opt/farcall/libfarcall_lapack.so")).is_ok());
+        for path in [
+            "/opt/my programs/libfarcall_lapack.so",
+            "/opt/a:b/libfarcall_lapack.so",
+        ] {
+            let told = format!("{:?}", check_path(Path::new(path)).unwrap_err());
+            assert!(told.contains(path) && told.contains("LD_PRELOAD"), "{told}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! who uses a drop-in library in another way sets them alone.
 
 use std::env;
+use std::ffi::OsString;
 
 /// `auto`, `always` or `off`.
 pub const MODE: &str = "FARCALL_OFFLOAD";
@@ -46,6 +47,8 @@ pub struct Settings {
     pub explain: bool,
     /// The value of [`MODE`], if it is none that this variable has: the mode is the usual one.
     pub unknown_mode: Option<String>,
+    /// The variables that are `1` or not set and have another value, which counts as not set.
+    pub unknown_flags: Vec<(&'static str, String)>,
 }
 
 impl Settings {
@@ -71,7 +74,13 @@ impl Settings {
             statistics: is_set(STATISTICS),
             explain: is_set(EXPLAIN),
             unknown_mode: unknown,
+            unknown_flags: unknown_flags(|name| env::var_os(name)),
         }
+    }
+
+    /// Whether a variable has a value that does nothing.
+    pub fn has_unknown_values(&self) -> bool {
+        self.unknown_mode.is_some() || !self.unknown_flags.is_empty()
     }
 
     /// The names in [`ONLY`] that are none of these routines and modules: nothing goes for them.
@@ -114,6 +123,15 @@ fn mode(text: &str) -> Option<Mode> {
     }
 }
 
+/// The flags with another value than `1`, `0` and an empty one, and these values.
+fn unknown_flags(value: impl Fn(&str) -> Option<OsString>) -> Vec<(&'static str, String)> {
+    let flags = [VERIFY, STATISTICS, EXPLAIN].into_iter();
+    let values = flags.filter_map(|name| Some((name, value(name)?.to_string_lossy().into())));
+    values
+        .filter(|(_, value): &(_, String)| !["", "0", "1"].contains(&value.as_str()))
+        .collect()
+}
+
 /// Whether this process is a server, a worker or another program of Farcall.
 fn is_farcall() -> bool {
     let program = env::current_exe().ok();
@@ -128,6 +146,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn values_of_flags_that_count_as_not_set_are_told() {
+        let values = |name: &str| match name {
+            VERIFY => Some("yes".into()),
+            STATISTICS => Some("1".into()),
+            _ => None,
+        };
+        assert_eq!(unknown_flags(values), [(VERIFY, "yes".to_owned())]);
+        assert!(unknown_flags(|_| Some("0".into())).is_empty());
+        assert!(unknown_flags(|_| Some(OsString::new())).is_empty());
+    }
+
+    #[test]
     fn names_that_no_library_has_are_told() {
         let settings = Settings {
             mode: Mode::Auto,
@@ -136,6 +166,7 @@ mod tests {
             statistics: false,
             explain: false,
             unknown_mode: None,
+            unknown_flags: Vec::new(),
         };
         let known = [("lapack", "dgesv"), ("blas", "dgemm")];
         assert_eq!(settings.unknown(&known), ["dgsev"]);

@@ -162,7 +162,7 @@ unsafe extern "C" fn farcall_offload_add(table: *mut Entry, count: u64) {
                 if settings.explain {
                     libc::atexit(explain);
                 }
-                let names_any = settings.only.is_some() || settings.unknown_mode.is_some();
+                let names_any = settings.only.is_some() || settings.has_unknown_values();
                 if settings.mode != Mode::Off && names_any {
                     libc::atexit(tell_unknown);
                 }
@@ -629,7 +629,7 @@ extern "C" fn print() {
     });
 }
 
-/// Prints a mode that there is not, and the names to which the calls are limited and that no
+/// Prints a mode that there is not, values that do nothing, and the names to which the calls are limited and that no
 /// drop-in library has, in a program that computes: `farcall offload` refuses them, but the
 /// variables may have been set by hand.
 extern "C" fn tell_unknown() {
@@ -644,7 +644,7 @@ extern "C" fn tell_unknown() {
             .collect();
         let settings = settings();
         let unknown = settings.unknown(&known);
-        let tells = !unknown.is_empty() || settings.unknown_mode.is_some();
+        let tells = !unknown.is_empty() || settings.has_unknown_values();
         if !tells || real::providers(&own()).is_empty() {
             return;
         }
@@ -654,6 +654,9 @@ extern "C" fn tell_unknown() {
                  always or off",
                 crate::settings::MODE
             );
+        }
+        for (name, value) in &settings.unknown_flags {
+            eprintln!("farcall offload: {name}: `{value}` does nothing; write 1, or unset it");
         }
         if !unknown.is_empty() {
             eprintln!(
