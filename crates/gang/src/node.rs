@@ -462,11 +462,12 @@ impl Node {
         for (id, job) in &mut self.jobs {
             let mut place = 0;
             while place < job.processes.len() {
-                // A control group ends with the gang job.
-                if job.group.is_none() {
-                    job.processes[place].end_group();
-                }
-                let Some(mut ended) = job.processes[place].reap() else {
+                let process = &job.processes[place];
+                // A control group ends with the gang job. Without one, a process that ends only now
+                // is reaped the next time, so that its group ends first.
+                let may_reap = job.group.is_some() || process.end_group();
+                let ended = if may_reap { process.reap() } else { None };
+                let Some(mut ended) = ended else {
                     place += 1;
                     continue;
                 };

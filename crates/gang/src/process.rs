@@ -91,13 +91,15 @@ impl Process {
     }
 
     /// Ends what is left in the process group, if the process has ended. Its number belongs to it
-    /// until it is reaped.
-    pub(crate) fn end_group(&self) {
+    /// until it is reaped. Returns whether it has ended.
+    pub(crate) fn end_group(&self) -> bool {
         use WaitPidFlag as Flag;
-        if self.is_at(Flag::WEXITED | Flag::WNOHANG | Flag::WNOWAIT) {
+        let has_ended = self.is_at(Flag::WEXITED | Flag::WNOHANG | Flag::WNOWAIT);
+        if has_ended {
             // SAFETY: a plain system call on the group of a child that is not reaped.
             unsafe { libc::kill(-self.pid, libc::SIGKILL) };
         }
+        has_ended
     }
 
     /// Reaps the process if it has ended, and returns how it ended.
@@ -321,14 +323,11 @@ mod tests {
         };
         let null = || OwnedFd::from(std::fs::File::open("/dev/null").expect("it is there"));
         let process = Process::new(0, child.id() as i32, [null(), null()]);
-        process.end_group();
-        assert!(process.reap().is_none());
+        assert!(!process.end_group() && process.reap().is_none());
         assert!(state().is_some(), "nothing ends before the process");
         drop(child.stdin.take());
-        wait_until(|| {
-            process.end_group();
-            process.reap().is_some()
-        });
+        wait_until(|| process.end_group());
+        assert!(process.reap().is_some());
         assert!(child.wait().is_err(), "it is reaped");
         wait_until(|| state().is_none());
     }
