@@ -314,10 +314,7 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
         config.tracing.otlp = Some(url.clone());
     }
     if let Some(folder) = &arguments.tls {
-        config.tls = Some(Tls {
-            folder: (!has_interfaces(folder, &arguments.files)).then(|| folder.clone()),
-            ..Tls::in_folder(folder, arguments.tls_clients.clone())
-        });
+        config.tls = Some(tls(folder, arguments, config.tls.take()));
     }
     if let Some(folder) = &arguments.state {
         config.state = Some(folder.clone());
@@ -338,6 +335,17 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
     config.allow_code |= arguments.allow_code;
     config.python.pickled |= arguments.pickled;
     Ok(config)
+}
+
+/// The certificate and the key of a folder. Who may connect remains as the file says, unless
+/// another option replaces it.
+fn tls(folder: &Path, arguments: &Arguments, file: Option<Tls>) -> Tls {
+    let (clients, revoked) = file.map_or((None, None), |file| (file.clients, file.revoked));
+    Tls {
+        folder: (!has_interfaces(folder, &arguments.files)).then(|| folder.to_path_buf()),
+        revoked,
+        ..Tls::in_folder(folder, arguments.tls_clients.clone().or(clients))
+    }
 }
 
 /// The interface files and Python modules to serve.
@@ -412,4 +420,41 @@ pub(crate) fn resolve(text: &str) -> Result<SocketAddr, Failure> {
     addresses
         .next()
         .ok_or_else(|| Failure::usage(format!("--listen {text}: the name has no address")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    /// The settings of a command line with this configuration file.
+    fn settings(file: &str, words: &[&str]) -> Config {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("farcall.toml");
+        std::fs::write(&path, file).unwrap();
+        let config = ["serve", "--config", path.to_str().unwrap()];
+        let line = Line::parse_from(config.iter().chain(words));
+        configuration(&line.arguments).unwrap()
+    }
+
+    #[test]
+    fn another_certificate_admits_the_same_clients() {
+        let file = "state = \"s\"\n[tls]\ncertificate = \"a/server.pem\"\nkey = \"a/server.key\"\n\
+                    clients = \"authority.pem\"\nrevoked = \"revoked.pem\"\n";
+        let tls = settings(file, &["--tls", "certs2"]).tls.unwrap();
+        assert_eq!(tls.certificate, Path::new("certs2/server.pem"));
+        assert_eq!(tls.key, Path::new("certs2/server.key"));
+        assert_eq!(tls.folder.as_deref(), Some(Path::new("certs2")));
+        assert_eq!(tls.clients.as_deref(), Some(Path::new("authority.pem")));
+        assert_eq!(tls.revoked.as_deref(), Some(Path::new("revoked.pem")));
+        let others = ["--tls", "certs2", "--tls-clients", "others.pem"];
+        let tls = settings(file, &others).tls.unwrap();
+        assert_eq!(tls.clients.as_deref(), Some(Path::new("others.pem")));
+    }
 }
