@@ -433,8 +433,7 @@ fn launcher(config: &Config, command: WorkerCommand) -> io::Result<Launcher> {
 /// The walls around workers, which the log reports.
 fn walls(config: &Config) -> io::Result<Walls> {
     if !config.workers.sandbox {
-        tracing::info!("functions can do what the server can do: there is no sandbox");
-        return Ok(Walls::default());
+        return without_walls(config.workers.walls_required);
     }
     let mut walls = Walls::available();
     tracing::info!("walls around functions: {}", walls.standing());
@@ -459,6 +458,24 @@ fn walls(config: &Config) -> io::Result<Walls> {
     Ok(walls)
 }
 
+/// No walls, which an operator may want. Warns if functions then have the rights of root.
+fn without_walls(are_required: bool) -> io::Result<Walls> {
+    if are_required {
+        let text = "functions have no walls without a sandbox (workers.sandbox = false, or \
+                    --no-sandbox), and workers.walls_required wants all of them: drop one of the \
+                    two settings";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    match rustix::process::geteuid().is_root() {
+        true => tracing::warn!(
+            "functions run as root and can change everything on this machine: there is no sandbox; \
+             let the server run as another user"
+        ),
+        false => tracing::info!("functions can do what the server can do: there is no sandbox"),
+    }
+    Ok(Walls::default())
+}
+
 /// Whether the process at the other end has ended.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     let gone = [io::ErrorKind::BrokenPipe, io::ErrorKind::ConnectionReset];
@@ -471,6 +488,18 @@ mod tests {
     use crate::config::Workers;
     use std::fs;
     use std::os::fd::AsFd;
+
+    #[test]
+    fn walls_cannot_be_required_without_a_sandbox() {
+        let mut config = Config::default();
+        (config.workers.sandbox, config.workers.walls_required) = (false, true);
+        let error = walls(&config).unwrap_err().to_string();
+        for setting in ["workers.sandbox", "--no-sandbox", "workers.walls_required"] {
+            assert!(error.contains(setting), "{error}");
+        }
+        config.workers.walls_required = false;
+        assert!(walls(&config).is_ok());
+    }
 
     #[test]
     fn a_worker_that_cannot_be_watched_leaves_nothing() {
