@@ -5,7 +5,7 @@ mod before;
 mod join;
 
 use self::before::Before;
-use self::join::join;
+use self::join::{join, metaservers};
 use crate::document;
 use crate::failure::{self, Failure};
 use crate::folders;
@@ -156,6 +156,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     arguments.log.init();
     crate::outlive_the_limit_of_files();
     let config = configuration(&arguments)?;
+    let metaservers = metaservers(&arguments, &config)?;
     let metrics = config.metrics;
     let readings = Arc::new(OnceLock::<Readings>::new());
     if let Some(address) = metrics {
@@ -207,7 +208,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
     if let Some(before) = before {
         before.drain()?;
     }
-    let members = join(&arguments, &mut server)?;
+    let members = join(metaservers, arguments.advertise.as_ref(), &mut server)?;
     server.reread_with(move || {
         let mut fresh = configuration(&arguments).map_err(|error| error.to_string())?;
         fresh.unix = fresh.unix.or(usual.clone());

@@ -400,6 +400,26 @@ fn another_server_takes_over_and_no_call_is_lost() {
 }
 
 #[test]
+fn a_takeover_with_a_wrong_metaserver_leaves_the_server_before() {
+    let mut server = start("127.0.0.1:0", &[]);
+    let listen = server.host_and_port().to_string();
+    for option in [&["--metaserver", "http://host:1"][..], &[]] {
+        let mut command = farcall_system::farcall();
+        command.args(["serve", "--takeover", "--listen", &listen]);
+        command.arg(server.interface()).args(option);
+        command.env("FARCALL_METASERVER", "http://host:1");
+        command.env("XDG_STATE_HOME", server.folder());
+        let refused = command.output().unwrap();
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert!(said.contains("http://host:1"), "{said}");
+        assert!(!refused.status.success() && server.is_running());
+        // A draining server refuses calls.
+        let nap = server.connect().function("nap").unwrap();
+        nap.call(&mut micros(1)).unwrap();
+    }
+}
+
+#[test]
 fn a_server_that_takes_over_gets_the_addresses_of_metrics_and_page() {
     let [metrics, page] = [free_address(), free_address()];
     let options = ["--metrics", &metrics, "--web", &page, "--no-sandbox"];

@@ -5,38 +5,41 @@
 use super::Arguments;
 use crate::failure::Failure;
 use farcall_client::{Address, Credentials, Options};
-use farcall_server::Server;
 use farcall_server::member::Member;
+use farcall_server::{Config, Server};
 use std::net::IpAddr;
 use std::thread::JoinHandle;
 
-/// Joins the metaservers.
-pub(super) fn join(
-    arguments: &Arguments,
-    server: &mut Server,
-) -> Result<Vec<JoinHandle<()>>, Failure> {
+/// The metaservers to join. They are checked before the server starts: it must not end a server
+/// that it takes over from, and then fail itself.
+pub(super) fn metaservers(arguments: &Arguments, config: &Config) -> Result<Vec<Address>, Failure> {
     let named = arguments.metaserver.iter().filter(|one| !one.is_empty());
     let metaservers = named.map(|one| metaserver_address(one));
     let metaservers: Vec<Address> = metaservers.collect::<Result<_, _>>()?;
-    if metaservers.is_empty() {
-        return Ok(Vec::new());
+    let is_reachable = arguments.advertise.is_some() || !config.listen.is_empty();
+    if !metaservers.is_empty() && !is_reachable {
+        let text = "--metaserver needs a TCP address at which clients reach the server: add \
+                    --listen ADDRESS:PORT";
+        return Err(Failure::usage(text));
     }
-    let listens = server
-        .addresses()
-        .iter()
-        .find(|one| !one.starts_with("unix:"));
-    let address = match (&arguments.advertise, listens) {
-        (Some(address), _) => address.to_string(),
-        (None, Some(address)) => address.clone(),
-        (None, None) => {
-            let text = "--metaserver needs a TCP address at which clients reach the server: add \
-                        --listen ADDRESS:PORT";
-            return Err(Failure::usage(text));
-        }
+    Ok(metaservers)
+}
+
+/// Joins the metaservers.
+pub(super) fn join(
+    metaservers: Vec<Address>,
+    advertised: Option<&Address>,
+    server: &mut Server,
+) -> Result<Vec<JoinHandle<()>>, Failure> {
+    let mut listens = server.addresses().iter();
+    let listens = listens.find(|one| !one.starts_with("unix:"));
+    let address = advertised.map(Address::to_string).or(listens.cloned());
+    let Some(address) = address.filter(|_| !metaservers.is_empty()) else {
+        return Ok(Vec::new());
     };
     let number = server.number();
     let start = |metaserver| {
-        if arguments.advertise.is_none() && is_hidden(&address, &metaserver) {
+        if advertised.is_none() && is_hidden(&address, &metaserver) {
             tracing::warn!(
                 "the metaserver tells clients the address {address}, at which they reach only \
                  their own host; listen at another one with --listen, or name one with --advertise"
