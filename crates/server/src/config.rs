@@ -1,6 +1,8 @@
 //! The configuration of a server. `docs/farcall.toml` shows every setting with comments for
 //! operators.
 
+mod folders;
+
 use crate::disk::StateSettings;
 use crate::sources::{Connectors, Source, Sources};
 use farcall_access as access;
@@ -365,9 +367,7 @@ impl Config {
             .chain(self.sources.values().flat_map(Source::secrets))
             .chain(self.access.audit.clone())
             .chain(self.record_folder());
-        // A file that does not exist yet is hidden under its future name.
-        let own = own.map(|path| std::fs::canonicalize(&path).unwrap_or(path));
-        own.collect()
+        own.map(|path| folders::true_path(&path)).collect()
     }
 
     /// The folder of the record of calls, if there is one.

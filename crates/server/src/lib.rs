@@ -203,6 +203,7 @@ impl Server {
         warn_of_strangers(&config, &access);
         warn_of_authority(&config);
         let addresses: Vec<String> = listeners.iter().filter_map(Listener::address).collect();
+        config.check_folders()?;
         let served = (catalog, libraries);
         let number = member::random_number()?;
         let logs = Logs {

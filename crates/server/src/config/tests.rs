@@ -111,6 +111,55 @@ fn bytes_may_have_a_unit() {
     }
 }
 
+/// Why a server with these settings does not start.
+fn refusal(config: Config) -> String {
+    let command = (PathBuf::from("/bin/false"), Vec::new());
+    let started = crate::Server::bind(config, crate::Catalog::default(), command);
+    started.map(drop).unwrap_err().to_string()
+}
+
+#[test]
+fn no_secret_lies_where_users_read_or_functions_write() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name);
+    std::fs::create_dir_all(at("data/runs")).unwrap();
+    std::fs::create_dir_all(at("state/arrays")).unwrap();
+    std::fs::write(at("data/runs/tokens"), "").unwrap();
+    std::os::unix::fs::symlink(at("data"), at("link")).unwrap();
+    let with = |set: &dyn Fn(&mut Config)| {
+        let mut config = Config {
+            listen: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
+            state: Some(at("state")),
+            ..Config::default()
+        };
+        set(&mut config);
+        config
+    };
+    for folder in ["data", "link", "data/runs"] {
+        let config = with(&|config| {
+            config.data.folder = Some(at(folder));
+            config.access.tokens = Some(at("data/runs/tokens"));
+        });
+        let error = refusal(config);
+        assert!(
+            error.contains("data.folder") && error.contains("runs/tokens"),
+            "{error}"
+        );
+    }
+    for folder in ["state", "state/arrays", "."] {
+        let config = with(&|config| config.workers.write = vec![at(folder)]);
+        assert!(refusal(config.clone()).contains("workers.write"));
+        let mut open = config;
+        open.workers.sandbox = false;
+        assert!(open.check_folders().is_ok());
+    }
+    let apart = with(&|config| {
+        config.data.folder = Some(at("data"));
+        config.workers.write = vec![at("data/runs")];
+    });
+    assert!(apart.check_folders().is_ok());
+}
+
 #[test]
 fn gpus_are_those_that_cuda_would_see() {
     let names = |wanted, visible, found| gpus(wanted, visible, found).unwrap().join(" ");

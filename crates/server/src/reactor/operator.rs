@@ -131,7 +131,8 @@ impl Operator {
     /// listeners share.
     pub(super) fn reload(&mut self, identity: Option<&Certificate>) {
         tracing::info!("SIGHUP: reading certificates, tokens and the configuration again");
-        let fresh = match self.reread.as_ref().map(|reread| reread()) {
+        let fresh = self.reread.as_ref().map(|reread| reread());
+        let fresh = match fresh.map(|read| read.and_then(|config| self.checked(config))) {
             Some(Ok(config)) => Some(config),
             Some(Err(error)) => {
                 tracing::error!("{error}; the server goes on with what it has");
@@ -147,6 +148,17 @@ impl Operator {
         if let Some(Err(error)) = self.logs.audit.as_mut().map(Audit::reopen) {
             tracing::error!("the audit log was not opened anew: {error}");
         }
+    }
+
+    /// Checks that the folders that users read and functions write now show no new secret.
+    fn checked(&self, fresh: Config) -> Result<Config, String> {
+        let next = Config {
+            access: fresh.access.clone(),
+            tls: fresh.tls.clone(),
+            ..self.config.clone()
+        };
+        let checked = next.check_folders();
+        checked.map(|()| fresh).map_err(|error| error.to_string())
     }
 
     /// Reads the certificate again, from other files if the configuration names some now.
