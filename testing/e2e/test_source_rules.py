@@ -227,7 +227,7 @@ def test_refusals_are_in_the_audit_log(start, web, tmp_path):
     assert line["outcome"] == "refused"
 
 
-def test_a_server_without_sources_and_one_with_a_wrong_entry(serve, web, tmp_path):
+def test_a_server_without_sources_and_one_with_a_wrong_entry(serve, web):
     process = serve("")
     server = process.connect()
     error = refused(server, farcall.url(f"{web.address}/a.npy"), "has not named any")
@@ -235,10 +235,23 @@ def test_a_server_without_sources_and_one_with_a_wrong_entry(serve, web, tmp_pat
     assert error.fault == "caller"
     server = serve('[sources.web]\naddress = "http://a@b/"').connect()
     refused(server, farcall.url(f"{web.address}/a.npy"), r"\[sources.web\]")
-    lost = f'token_file = "{tmp_path}/none"'
-    server = serve(f'[sources.web]\naddress = "{web.address}/"\n{lost}').connect()
-    refused(server, farcall.url(f"{web.address}/a.npy"), r"\[sources.web\].*none: No such file")
     assert web.asked == []
+
+
+def test_a_source_whose_credentials_are_missing_fails_alone(serve, web, tmp_path):
+    web.pages["/a.npy"] = web.pages["/closed/a.npy"] = (npy(np.arange(3.0)),)
+    token = tmp_path / "none"
+    lost = f'[sources.closed]\naddress = "{web.address}/closed/"\ntoken_file = "{token}"\n'
+    server = serve(f'[sources.web]\naddress = "{web.address}/"\n{lost}').connect()
+    closed = farcall.url(f"{web.address}/closed/a.npy")
+    error = refused(server, closed, r"credentials of \[sources.closed\]")
+    # The log has the path.
+    assert str(token) not in str(error)
+    assert web.asked == []
+    total = server.function("total")
+    assert total(3, farcall.url(f"{web.address}/a.npy")).sum == 3
+    token.write_text("word\n")
+    assert total(3, closed).sum == 3
 
 
 def test_files_that_the_operator_names(serve, tmp_path):

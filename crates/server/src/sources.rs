@@ -87,26 +87,40 @@ impl Source {
 
     /// Whether its files can be read.
     pub(crate) fn check(&self) -> io::Result<()> {
-        self.entry().map(drop)
+        self.credentials().map(drop)
     }
 
-    /// The source as a connector needs it.
-    fn entry(&self) -> io::Result<Entry> {
+    fn credentials(&self) -> io::Result<Credentials> {
         let text = |path: &Option<PathBuf>| path.as_deref().map(read_text).transpose();
         let word = |path| Ok::<_, io::Error>(text(path)?.map(|text| text.trim_end().to_string()));
-        Ok(Entry {
-            address: self.address.clone(),
-            user: self.user.clone(),
+        Ok(Credentials {
             password: word(&self.password_file)?,
             token: word(&self.token_file)?,
             certificates: text(&self.certificates)?,
+            unreadable: false,
+        })
+    }
+
+    /// The source as a connector needs it. Without its credentials, the connector refuses it alone.
+    fn entry(&self, name: &str) -> Entry {
+        let credentials = self.credentials().unwrap_or_else(|error| {
+            tracing::warn!("[sources.{name}]: {error}; calls that use this source fail");
+            Credentials {
+                unreadable: true,
+                ..Credentials::default()
+            }
+        });
+        Entry {
+            address: self.address.clone(),
+            user: self.user.clone(),
+            credentials,
             endpoint: self.endpoint.clone(),
             region: self.region.clone(),
             networks: self.networks.clone(),
             write: self.write,
             max_bytes: self.max_bytes,
             time_limit_s: self.time_limit_s,
-        })
+        }
     }
 }
 
@@ -123,14 +137,23 @@ fn read_text(path: &Path) -> io::Result<String> {
     text.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
+/// The contents of the files of a source.
+#[derive(Default, Serialize)]
+struct Credentials {
+    password: Option<String>,
+    token: Option<String>,
+    certificates: Option<String>,
+    /// Whether a file cannot be read. Then there are none.
+    unreadable: bool,
+}
+
 /// A source with its credentials.
 #[derive(Serialize)]
 struct Entry {
     address: String,
     user: Option<String>,
-    password: Option<String>,
-    token: Option<String>,
-    certificates: Option<String>,
+    #[serde(flatten)]
+    credentials: Credentials,
     endpoint: Option<String>,
     region: Option<String>,
     networks: Vec<IpNet>,
@@ -362,24 +385,18 @@ impl Connectors {
         connector
     }
 
-    /// The state of the files with credentials; `None` of one that cannot be found.
+    /// The state of the files with credentials; `None` of one that cannot be read.
     fn stamps(&self) -> Vec<Option<FileStamp>> {
         let files = self.sources.values().flat_map(Source::files);
-        files.map(|file| FileStamp::of(&file)).collect()
+        let readable = |file: &PathBuf| FileStamp::of(file).filter(|_| File::open(file).is_ok());
+        files.map(|file| readable(&file)).collect()
     }
 
     fn start(&self) -> io::Result<Connector> {
         let stamps = self.stamps();
-        let entry = |(name, source): (&String, &Source)| {
-            let entry = source.entry().map_err(|error| {
-                let text = format!("[sources.{name}] in the server's configuration: {error}");
-                io::Error::new(error.kind(), text)
-            });
-            Ok::<_, io::Error>((name.clone(), entry?))
-        };
-        let sources = self.sources.iter().map(entry);
+        let entry = |(name, source): (&String, &Source)| (name.clone(), source.entry(name));
         let allowed = Allowed {
-            sources: sources.collect::<io::Result<_>>()?,
+            sources: self.sources.iter().map(entry).collect(),
             folder: self.folder.clone(),
             user: self.user,
         };
@@ -421,6 +438,28 @@ pub(crate) fn pass(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_source_without_its_credentials_is_known_as_such() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let source = Source {
+            token_file: Some(path.clone()),
+            ..toml::from_str("address = \"https://a/\"").unwrap()
+        };
+        let told = || serde_json::to_value(source.entry("a")).unwrap();
+        let lost = told();
+        assert_eq!(
+            (&lost["unreadable"], &lost["token"]),
+            (&true.into(), &().into())
+        );
+        std::fs::write(path, "s3cret\n").unwrap();
+        let known = told();
+        assert_eq!(
+            (&known["unreadable"], &known["token"]),
+            (&false.into(), &"s3cret".into())
+        );
+    }
 
     #[test]
     fn an_empty_file_has_no_credentials() {

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from .errors import RefusedError
+from .errors import RefusedError, UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,6 +69,7 @@ class Entry:
     write: bool
     max_bytes: int
     time_limit_s: float
+    unreadable: bool = False
 
     @classmethod
     def read(cls, name: str, told: dict[str, Any]) -> Entry:
@@ -214,4 +215,10 @@ def find(entries: Iterable[Entry], address: Address) -> Entry:
             f"the source `{address}` is not allowed: no entry of [sources] in the server's "
             f"configuration names it; ask the server's operator"
         )
-    return max(fit, key=lambda entry: len(entry.address.path))
+    found = max(fit, key=lambda entry: len(entry.address.path))
+    if found.unreadable:
+        raise UnreachableError(
+            f"the source `{address}` cannot be used: the server cannot read the credentials of "
+            f"[sources.{found.name}] in its configuration; ask its operator, whose log says why"
+        )
+    return found
