@@ -174,8 +174,7 @@ fn check(arguments: &Check) -> Result<(), Failure> {
 /// What to do about damage.
 fn advice(report: &Report, count: usize, folder: &Path) -> String {
     let folder = folder.display();
-    let worst = report.problems.iter().map(|problem| problem.effect).max();
-    let what = match worst {
+    let what = match report.worst() {
         Some(Effect::Refused) => format!(
             "a server does not start with this; put the folder back with `farcall state restore`, \
              or bring back what is left: `farcall state check {folder} --restore`"
@@ -195,6 +194,11 @@ fn backup(arguments: &Backup) -> Result<(), Failure> {
             let to = arguments.to.folder()?;
             let report = state::backup(folder, to).map_err(Failure::failed)?;
             print(&arguments.form, &report, to);
+            // The next start of a server repairs everything else.
+            if report.worst() >= Some(Effect::Reported) {
+                let count = report.problems.len();
+                return Err(Failure::failed(advice(&report, count, folder)));
+            }
         }
         Place::Store(store) => {
             let to = arguments.to.file()?;

@@ -45,12 +45,19 @@ pub enum StateError {
     /// The place for a copy is not empty.
     #[error("{} is not empty: name a new folder, or move this one away", .0.display())]
     NotEmpty(PathBuf),
-    /// The copy is damaged.
+    /// The backup is damaged.
     #[error(
         "{} is damaged, so it is not used: `farcall state check {}` says how; use another backup",
         .0.display(), .0.display()
     )]
     Damaged(PathBuf),
+    /// The folder to copy is damaged.
+    #[error(
+        "{} is damaged, so that no copy of it could be restored, and nothing was copied: `farcall \
+         state check {}` says how, and with `--restore` it brings back what is left",
+        .0.display(), .0.display()
+    )]
+    Lost(PathBuf),
     /// The server changes the folder too quickly.
     #[error("{} changes too quickly to be copied; try again", .0.display())]
     Busy(PathBuf),
@@ -99,6 +106,17 @@ pub struct Report {
     pub restored: Vec<JobId>,
 }
 
+impl Report {
+    /// What the worst damage means.
+    pub fn worst(&self) -> Option<Effect> {
+        self.problems.iter().map(|problem| problem.effect).max()
+    }
+
+    fn is_refused(&self) -> bool {
+        self.worst() == Some(Effect::Refused)
+    }
+}
+
 /// Checks a state folder. A server may be using it.
 ///
 /// # Errors
@@ -138,7 +156,8 @@ pub fn restore_calls(folder: &Path) -> Result<Report, StateError> {
 /// copy says.
 ///
 /// # Errors
-/// The folder cannot be read, or the copy cannot be written.
+/// The folder cannot be read, or is so damaged that a server would not start with the copy, or the
+/// copy cannot be written.
 pub fn backup(folder: &Path, to: &Path) -> Result<Report, StateError> {
     if old_journal::is_there(folder) {
         return Err(StateError::Earlier(folder.to_path_buf()));
@@ -164,7 +183,14 @@ fn copy_while_used(folder: &Path, to: &Path) -> Result<Report, StateError> {
         }
         thread::sleep(PAUSE);
     }
-    last
+    match last {
+        // What a server writes during all tries looks like damage.
+        Ok(report) if report.is_refused() && lock(folder)?.is_none() => {
+            Err(StateError::Busy(folder.to_path_buf()))
+        }
+        Ok(report) if report.is_refused() => Err(StateError::Lost(folder.to_path_buf())),
+        last => last,
+    }
 }
 
 /// Copies a backup into a new state folder, if the backup is whole.
@@ -172,12 +198,7 @@ fn copy_while_used(folder: &Path, to: &Path) -> Result<Report, StateError> {
 /// # Errors
 /// The backup is damaged, the folder is not empty, or it cannot be written.
 pub fn restore(backup: &Path, folder: &Path) -> Result<Report, StateError> {
-    let report = check_once(backup)?;
-    if report
-        .problems
-        .iter()
-        .any(|problem| problem.effect == Effect::Refused)
-    {
+    if check_once(backup)?.is_refused() {
         return Err(StateError::Damaged(backup.to_path_buf()));
     }
     prepare_copy(folder)?;

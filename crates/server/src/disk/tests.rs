@@ -368,6 +368,33 @@ fn a_backup_is_whole_while_a_server_writes_and_can_be_restored() {
 }
 
 #[test]
+fn a_backup_that_could_not_be_restored_is_none() {
+    let temporary = tempfile::tempdir().unwrap();
+    let [folder, copied] = ["state", "copy"].map(|name| temporary.path().join(name));
+    fs::create_dir(&folder).unwrap();
+    let (disk, _) = open(&folder).unwrap();
+    (0..CALLS).for_each(|byte| disk.submit(byte));
+    drop(disk);
+    let arrays = fs::read_dir(folder.join(ARRAYS)).unwrap();
+    fs::remove_file(arrays.last().unwrap().unwrap().path()).unwrap();
+    // The call tells of this damage.
+    let report = state::backup(&folder, &copied).unwrap();
+    assert_eq!(report.worst(), Some(state::Effect::Reported));
+    fs::remove_dir_all(&copied).unwrap();
+    for name in ["calls.a.log", "calls.b.log"] {
+        let mut bytes = fs::read(folder.join(name)).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle - 200..middle + 200].fill(7);
+        fs::write(folder.join(name), bytes).unwrap();
+    }
+    assert!(matches!(
+        state::backup(&folder, &copied),
+        Err(state::StateError::Lost(path)) if path == folder
+    ));
+    assert_eq!(fs::read_dir(&copied).unwrap().count(), 0);
+}
+
+#[test]
 fn calls_come_back_from_files_that_describe_them() {
     let temporary = tempfile::tempdir().unwrap();
     let folder = temporary.path();

@@ -207,6 +207,18 @@ fn damage_is_found_repaired_and_restored_from_a_backup() {
     assert!(works && said.contains("files in quarantine: 1"), "{said}");
     assert_eq!(connect(&server.socket()).jobs().unwrap().len(), 2);
     server.kill();
+    // A backup of damage that calls tell of is kept, and the status says so.
+    let arrays = std::fs::read_dir(server.state().join("arrays")).unwrap();
+    arrays.for_each(|array| std::fs::remove_file(array.unwrap().path()).unwrap());
+    let (works, said) = state_command(&server, &["backup", "state", "partial"]);
+    assert!(!works && said.contains("it is missing"), "{said}");
+    let (works, said) = state_command(&server, &["restore", "partial", "again"]);
+    assert!(works, "{said}");
+    for name in ["calls.a.log", "calls.b.log"] {
+        std::fs::write(server.state().join(name), [0; 5000]).unwrap();
+    }
+    let (works, said) = state_command(&server, &["backup", "state", "none"]);
+    assert!(!works && said.contains("state check state"), "{said}");
     std::fs::rename(server.state(), server.folder().join("damaged")).unwrap();
     // A copy that fails leaves no part of a state.
     let unreadable = server.folder().join("backup/learned.json");
