@@ -5,7 +5,7 @@
 
 use crate::disk::DiskError;
 use crate::disk::files::{extension, has_array, named, read_trailer};
-use crate::disk::guard::{self, make_folder, private_file, sync_folder};
+use crate::disk::guard::{self, inner_folder, make_folder, private_file, sync_folder};
 use crate::disk::logs::{Book, Logs, NAMES, new_identity};
 use crate::disk::quarantine::Quarantine;
 use crate::disk::{ARRAYS, old_journal};
@@ -360,7 +360,7 @@ fn array_problem(
 /// Copies the files of a folder: arrays first, then the logs, then the arrays that came meanwhile.
 fn copy(folder: &Path, to: &Path) -> Result<(), DiskError> {
     let arrays = to.join(ARRAYS);
-    make_folder(&arrays)?;
+    inner_folder(&arrays)?;
     for path in files(&folder.join(ARRAYS)) {
         if named(&path).is_some_and(|(_, content)| content != Content::Array) {
             match copy_file(&path, &arrays) {
@@ -425,7 +425,7 @@ fn copy_file(from: &Path, folder: &Path) -> io::Result<()> {
 fn repair(folder: &Path) -> Result<Vec<JobId>, DiskError> {
     let quarantine = Quarantine::of(folder);
     let arrays = folder.join(ARRAYS);
-    make_folder(&arrays)?;
+    inner_folder(&arrays)?;
     let candidates = described_files(&arrays, &quarantine);
     let moment = |served| Moment {
         unix_ms: crate::clock::unix_ms(),

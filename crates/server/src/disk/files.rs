@@ -6,7 +6,7 @@
 //! results of a call, the file has the record of the call, so that it tells what it is. Arguments
 //! and results of at most [`MOST_SHORT`] bytes have no file: they are in the logs.
 
-use super::guard::{make_folder, private_file};
+use super::guard::{inner_folder, private_file};
 use super::logs::Shelf;
 use super::quarantine::Quarantine;
 use super::{Reply, Trouble, problem};
@@ -81,7 +81,7 @@ pub(super) struct Folder {
 
 impl Folder {
     pub(super) fn open(path: PathBuf, reserve: u64) -> io::Result<Folder> {
-        make_folder(&path)?;
+        inner_folder(&path)?;
         let fd = Arc::new(File::open(&path)?);
         Ok(Folder {
             path,

@@ -1,13 +1,16 @@
 //! Protects the state folder: one user owns it, and one server uses it at a time. It makes folders
 //! and files that only their owner can read, and repairs permissions that are too open. It does not
-//! know what the files contain. A folder of another user is refused.
+//! know what the files contain. A folder of another user is refused. What root makes in the folder
+//! of another user belongs to that user, whose server needs it.
 
+use super::problem;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::Path;
 
 /// Permissions of the folder, and those that other users must not have.
@@ -40,15 +43,8 @@ const OWN: [&str; 11] = [
 pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
     make_folder(folder)?;
     let known = fs::metadata(folder)?;
-    let own = rustix::process::geteuid().as_raw();
-    if known.uid() != own {
-        let text = format!(
-            "it belongs to the user with number {}, and this server runs as {own}: change its \
-             owner with `chown`, or run the server as that user",
-            known.uid()
-        );
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
-    }
+    let own = geteuid().as_raw();
+    is_of(&known, own)?;
     if known.mode() & OTHERS != 0 {
         if let Some(name) = foreign(folder)? {
             let text = format!(
@@ -66,7 +62,20 @@ pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
             known.mode() & 0o777
         );
     }
-    tighten(folder, 2, is_own)
+    tighten(folder, own, 2, is_own)
+}
+
+/// Whether the user of this server owns something.
+fn is_of(known: &Metadata, own: u32) -> io::Result<()> {
+    if known.uid() == own {
+        return Ok(());
+    }
+    let text = format!(
+        "it belongs to the user with number {}, and this server runs as {own}: change its owner \
+         with `chown`, or run the server as that user",
+        known.uid()
+    );
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
 }
 
 /// Whether a server has made what has this name in a state folder.
@@ -87,29 +96,36 @@ fn foreign(folder: &Path) -> io::Result<Option<OsString>> {
     Ok(None)
 }
 
-/// Takes the files of a folder whose names are wanted from other users.
-fn tighten(folder: &Path, depth: usize, is_wanted: fn(&OsStr) -> bool) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
+/// Takes the files of a folder whose names are wanted from other users. An error names the file.
+fn tighten(folder: &Path, own: u32, depth: usize, is_wanted: fn(&OsStr) -> bool) -> io::Result<()> {
+    let entries = fs::read_dir(folder).map_err(|error| problem(folder, &error))?;
+    for entry in entries {
         let entry = entry?;
         if !is_wanted(&entry.file_name()) {
             continue;
         }
+        let path = entry.path();
+        let named = |error| problem(&path, &error);
         let known = match entry.metadata() {
             Ok(known) => known,
             // It has disappeared meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error),
+            Err(error) => return Err(named(error)),
         };
         let mode = match (known.is_dir(), known.is_file()) {
             (true, _) => FOLDER_MODE,
             (_, true) => FILE_MODE,
             _ => continue,
         };
+        // Root can use all files, and a server needs no lock of another user.
+        if own != 0 && entry.file_name() != LOCK {
+            is_of(&known, own).map_err(named)?;
+        }
         if known.mode() & OTHERS != 0 {
-            fs::set_permissions(entry.path(), Permissions::from_mode(mode))?;
+            fs::set_permissions(&path, Permissions::from_mode(mode)).map_err(named)?;
         }
         if known.is_dir() && depth > 0 {
-            tighten(&entry.path(), depth - 1, |_| true)?;
+            tighten(&path, own, depth - 1, |_| true)?;
         }
     }
     Ok(())
@@ -123,15 +139,44 @@ pub(crate) fn make_folder(folder: &Path) -> io::Result<()> {
         .create(folder)
 }
 
-/// Makes an empty file that only its owner can read.
+/// Makes a folder in a state folder, for the same owner, if there is none.
+pub(crate) fn inner_folder(folder: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(FOLDER_MODE).create(folder) {
+        Ok(()) => give_to_owner(&File::open(folder)?, folder),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes an empty file that only its owner, that of its folder, can read.
 pub(crate) fn private_file(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(FILE_MODE)
-        .open(path)
+    make_file(path, OpenOptions::new().truncate(true))
+}
+
+/// Opens a file to read and write. If there is none, it belongs to the owner of its folder.
+fn make_file(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let options = options.read(true).write(true).mode(FILE_MODE);
+    // A link that somebody else has put there gets no other owner.
+    match options.clone().create_new(true).open(path) {
+        Ok(file) => give_to_owner(&file, path).map(|()| file),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            options.create(true).open(path)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Gives what root has made to the owner of its folder.
+fn give_to_owner(made: &File, path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|_| geteuid().is_root());
+    let Some(folder) = folder.filter(|folder| !folder.as_os_str().is_empty()) else {
+        return Ok(());
+    };
+    let owner = fs::metadata(folder)?;
+    match owner.uid() == made.metadata()?.uid() {
+        true => Ok(()),
+        false => fchown(made, Some(owner.uid()), Some(owner.gid())),
+    }
 }
 
 /// Makes the names in a folder last.
@@ -154,10 +199,8 @@ pub(crate) fn lock(folder: &Path) -> io::Result<Option<Lock>> {
         Err(errno) => return Err(errno.into()),
     }
     // Over NFS, the lock of a folder holds for this host alone. That of a file holds for all hosts.
-    let mut options = OpenOptions::new();
-    let options = options.read(true).write(true).create(true).mode(FILE_MODE);
     // Who can only read the folder, such as a backup, changes nothing in it.
-    let file = options.open(folder.join(LOCK)).ok();
+    let file = make_file(&folder.join(LOCK), &mut OpenOptions::new()).ok();
     match file.as_ref().map(try_lock) {
         Some(Err(Errno::WOULDBLOCK)) => Ok(None),
         // The file system may have no locks of files.
@@ -175,6 +218,42 @@ fn try_lock(file: &File) -> Result<(), Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::chown;
+
+    /// Needs root.
+    #[test]
+    fn what_root_makes_belongs_to_the_owner_of_the_folder() {
+        const OTHER: u32 = 65_534;
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        if !geteuid().is_root() || chown(folder.path(), Some(OTHER), Some(OTHER)).is_err() {
+            eprintln!("SKIPPED: a folder of another user needs root");
+            return;
+        }
+        fs::write(at("own"), "").unwrap();
+        drop(lock(folder.path()).unwrap().unwrap());
+        inner_folder(&at("arrays")).unwrap();
+        private_file(&at("arrays/a")).unwrap();
+        private_file(&at("own")).unwrap();
+        let owner = |name: &str| fs::metadata(at(name)).unwrap().uid();
+        assert_eq!([LOCK, "arrays", "arrays/a"].map(owner), [OTHER; 3]);
+        assert_eq!(owner("own"), 0, "it was there");
+    }
+
+    #[test]
+    fn an_error_names_the_file_of_another_user() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(LOCK), "").unwrap();
+        let other = geteuid().as_raw() + 1;
+        tighten(folder.path(), other, 2, is_own).unwrap();
+        fs::create_dir(folder.path().join("arrays")).unwrap();
+        let error = tighten(folder.path(), other, 2, is_own).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("arrays: it belongs to the user with number"),
+            "{text}"
+        );
+    }
 
     #[test]
     fn files_that_no_server_has_made_stay_as_they_are() {

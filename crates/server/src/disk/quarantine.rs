@@ -2,8 +2,8 @@
 //! the retention time, counted while a server serves, and `farcall state check --restore` can bring
 //! calls back from them.
 
-use super::guard::{make_folder, sync_folder};
-use std::fs;
+use super::guard::{inner_folder, private_file, sync_folder};
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -34,12 +34,13 @@ impl Quarantine {
     /// Keeps a copy of a file that is about to be replaced.
     pub(crate) fn copy(&self, file: &Path, served: u64) -> io::Result<()> {
         let to = self.place(file, served)?;
-        fs::hard_link(file, &to).or_else(|_| fs::copy(file, &to).map(drop))?;
+        let copy = |_| io::copy(&mut File::open(file)?, &mut private_file(&to)?).map(drop);
+        fs::hard_link(file, &to).or_else(copy)?;
         sync_folder(&self.path)
     }
 
     fn place(&self, file: &Path, served: u64) -> io::Result<PathBuf> {
-        make_folder(&self.path)?;
+        inner_folder(&self.path)?;
         let name = file.file_name().unwrap_or_default().to_string_lossy();
         let names = (0..).map(|number| format!("{}-{number}-{name}", served / 1000));
         let mut places = names.map(|name| self.path.join(name));
