@@ -11,6 +11,8 @@
 //! server makes a verifier.
 
 use farcall_scram::{Secret, Verifier};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -140,12 +142,9 @@ impl TokenFile {
     /// the only time that the token is visible. Creates the file if it does not exist.
     pub fn add(path: &Path, name: &str) -> Result<String, TokenError> {
         check_name(name)?;
+        let lock = lock(path, true)?;
         // A line at the end of another file would damage it, and the token would be of no use.
-        let known = match read(path) {
-            Ok((_, text)) => text,
-            Err(TokenError::Missing { .. }) => String::new(),
-            Err(error) => return Err(error),
-        };
+        let (_, known) = read(path)?;
         parse(path, &known)?;
         let is_open = !known.is_empty() && !known.ends_with('\n');
         let failed = |source| TokenError::Io {
@@ -160,15 +159,13 @@ impl TokenFile {
             line.insert(0, '\n');
         }
         check_length(known.len() + line.len()).map_err(failed)?;
-        let mut options = OpenOptions::new();
-        let options = options.append(true).create(true).mode(0o600);
-        let write = options.open(path).and_then(|file| append(file, &line));
-        write.map_err(failed)?;
+        append(lock, &line).map_err(failed)?;
         Ok(token)
     }
 
     /// Withdraws all tokens of a user and returns their number.
     pub fn remove(path: &Path, name: &str) -> Result<usize, TokenError> {
+        let _lock = lock(path, false)?;
         let (_, text) = read(path)?;
         parse(path, &text)?;
         let is_other = |line: &&str| line.split_whitespace().next() != Some(name);
@@ -195,6 +192,7 @@ impl TokenFile {
             path: path.to_path_buf(),
             source,
         };
+        let _lock = lock(path, false)?;
         let (_, text) = read(path)?;
         let (mut kept, mut count) = (String::new(), 0);
         for (number, old) in text.lines().enumerate() {
@@ -297,6 +295,33 @@ fn read(path: &Path) -> Result<(Stamp, String), TokenError> {
     // What is beyond would be lost with the next change.
     check_length(text.len()).map_err(failed)?;
     Ok((stamp_of(&metadata), text))
+}
+
+/// Locks a file of tokens until the result is dropped, so that no other command changes it. Makes
+/// the file if it `may_be_new`.
+fn lock(path: &Path, may_be_new: bool) -> Result<File, TokenError> {
+    let failed = |source| unreadable(path, source);
+    let mut options = OpenOptions::new();
+    let options = options
+        .read(true)
+        .append(true)
+        .create(may_be_new)
+        .mode(0o600);
+    loop {
+        let file = options.open(path).map_err(failed)?;
+        match flock(&file, FlockOperation::LockExclusive) {
+            // Some file systems have no locks.
+            Ok(()) | Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => {}
+            Err(Errno::INTR) => continue,
+            Err(errno) => return Err(failed(errno.into())),
+        }
+        // The command before may have put another file in its place.
+        let known = file.metadata().map_err(failed)?;
+        let present = fs::metadata(path);
+        if present.is_ok_and(|one| (one.dev(), one.ino()) == (known.dev(), known.ino())) {
+            return Ok(file);
+        }
+    }
 }
 
 fn check_length(bytes: usize) -> io::Result<()> {
@@ -498,6 +523,24 @@ mod tests {
         assert!(TokenFile::remove(&path, "alice").is_err());
         let text = fs::read_to_string(&path).unwrap();
         assert!(!text.contains(&second), "only its verifier is kept");
+    }
+
+    #[test]
+    fn changes_that_come_together_are_all_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        let of_all = |change: &(dyn Fn(String) + Sync)| {
+            std::thread::scope(|scope| {
+                for number in 0..20 {
+                    scope.spawn(move || change(format!("user{number}")));
+                }
+            });
+        };
+        of_all(&|name| drop(TokenFile::add(&path, &name).unwrap()));
+        assert_eq!(TokenFile::open(&path).unwrap().users().len(), 20);
+        TokenFile::add(&path, "alice").unwrap();
+        of_all(&|name| assert_eq!(TokenFile::remove(&path, &name).unwrap(), 1));
+        assert_eq!(TokenFile::open(&path).unwrap().users(), ["alice"]);
     }
 
     #[test]
