@@ -191,6 +191,7 @@ impl Disk {
             spin: Spin::new(settings.spin),
             latency: Arc::default(),
             trouble: trouble.clone(),
+            seen: None,
             replies: sender.clone(),
             doorbell: doorbell.clone(),
         };

@@ -23,6 +23,8 @@ const BATCH: usize = 1024;
 const SOON: Duration = Duration::from_micros(100);
 /// How long an entry that nobody waits for may wait for another one.
 const LINGERS: Duration = Duration::from_millis(20);
+/// How long it is known that the logs are in the folder.
+const KNOWN: Duration = Duration::from_secs(1);
 /// Pause before a failed write is tried again.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Time between two tries to write the logs anew: each writes all that they need.
@@ -76,6 +78,8 @@ pub(super) struct Recorder {
     /// How long writes take.
     pub(super) latency: Arc<Latency>,
     pub(super) trouble: Trouble,
+    /// When the logs were last seen in the folder.
+    pub(super) seen: Option<Instant>,
     pub(super) replies: Sender<Reply>,
     pub(super) doorbell: Arc<OwnedFd>,
 }
@@ -178,10 +182,10 @@ impl Recorder {
     /// Writes entries. Returns whether the disk took them.
     fn write(&mut self, batch: &mut Vec<Entry>) -> bool {
         let start = Instant::now();
-        let written = match batch.is_empty() {
+        let written = self.look().and_then(|()| match batch.is_empty() {
             true => self.tell_time().map(|()| Vec::new()),
             false => self.shelf.record(batch, self.served.now()),
-        };
+        });
         self.trouble.took(start, 0);
         self.latency.took(start.elapsed());
         let told = match written {
@@ -199,6 +203,17 @@ impl Recorder {
         }
         let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
         is_done
+    }
+
+    /// Sees that the logs are still in the folder, where the next start looks for them.
+    fn look(&mut self) -> io::Result<()> {
+        if self.seen.is_some_and(|seen| seen.elapsed() < KNOWN) {
+            return Ok(());
+        }
+        self.seen = None;
+        self.shelf.lock().look()?;
+        self.seen = Some(Instant::now());
+        Ok(())
     }
 
     /// Writes long logs anew. After an error, when it is tried again.

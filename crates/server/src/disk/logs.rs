@@ -15,7 +15,7 @@ use farcall_server_proto::{Content, Event, JournalEntry as Entry, Record};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -358,6 +358,27 @@ impl Book {
     pub(crate) fn write_batch(&mut self) -> io::Result<()> {
         let written = self.settle_names().and_then(|()| self.batch().write());
         self.settle(written)
+    }
+
+    /// Whether the logs that are open here are those in the folder. One of them is enough for a
+    /// start.
+    ///
+    /// # Errors
+    /// The folder has others, or none.
+    pub(super) fn look(&mut self) -> io::Result<()> {
+        self.settle_names()?;
+        let is_there = |(name, file): (&str, &Arc<File>)| {
+            let place = |known: fs::Metadata| (known.dev(), known.ino());
+            let found = fs::metadata(self.path.join(name)).map(place);
+            found.is_ok_and(|found| file.metadata().is_ok_and(|open| place(open) == found))
+        };
+        match NAMES.into_iter().zip(&self.files).any(is_there) {
+            true => Ok(()),
+            false => Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "the open logs are not in it any more",
+            )),
+        }
     }
 
     /// Nothing is recorded while a start would not find the logs that have it.

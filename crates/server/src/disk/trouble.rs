@@ -59,6 +59,10 @@ impl Trouble {
                 "the disk of the state folder {folder} has become read-only: the kernel's log \
                  (dmesg) says why; make it writable again, and the server goes on"
             ),
+            ErrorKind::NotFound => format!(
+                "the state folder {folder} was removed or replaced ({error}): put it back, and the \
+                 server goes on, or start the server again, which then has no call of before"
+            ),
             _ => format!(
                 "the state folder {folder} cannot be read or written: {error}; check the disk and \
                  the kernel's log (dmesg)"
@@ -71,9 +75,13 @@ impl Trouble {
     pub(super) fn begins(&self, error: &io::Error) -> String {
         let text = self.text(error);
         if self.known().replace(text.clone()).is_none() {
+            let kept = match error.kind() {
+                ErrorKind::NotFound => "",
+                _ => ", and nothing that was accepted is lost",
+            };
             tracing::error!(
                 "durable calls cannot be recorded: {text}. New durable calls are refused until \
-                 then, and nothing that was accepted is lost"
+                 then{kept}"
             );
         }
         text

@@ -236,6 +236,45 @@ fn a_new_log_that_does_not_get_its_name_loses_no_call() {
 }
 
 #[test]
+fn a_folder_that_was_removed_is_noticed_and_can_be_put_back() {
+    let parent = tempfile::tempdir().unwrap();
+    let [folder, aside] = ["state", "aside"].map(|name| parent.path().join(name));
+    fs::create_dir(&folder).unwrap();
+    let opened = open(&folder).unwrap();
+    opened.insert(1);
+    fs::rename(&folder, &aside).unwrap();
+    fs::create_dir(&folder).unwrap();
+    let until = Instant::now() + 20 * KNOWN;
+    let insert = |byte| match opened.write(Entry::Insert(Box::new(record(byte)))) {
+        Event::Inserted(_, told) => told.err(),
+        other => panic!("{other:?}"),
+    };
+    let mut refused = 2;
+    let failure = loop {
+        if let Some(failure) = insert(refused) {
+            break failure;
+        }
+        assert!(Instant::now() < until, "nothing is noticed");
+        std::thread::sleep(KNOWN / 20);
+        refused += 1;
+    };
+    assert!(
+        failure.message.contains("was removed or replaced"),
+        "{failure}"
+    );
+    assert!(insert(refused).is_some(), "it is refused from now on");
+    assert!(opened.disk.trouble.known().is_some());
+    fs::remove_dir(&folder).unwrap();
+    fs::rename(&aside, &folder).unwrap();
+    opened.insert(255);
+    drop(opened);
+    let records = open(&folder).unwrap().records;
+    let ids: Vec<u8> = records.iter().map(|record| record.id.0[0]).collect();
+    let expected: Vec<u8> = (1..refused).chain([255]).collect();
+    assert_eq!(ids, expected);
+}
+
+#[test]
 fn two_servers_do_not_share_a_folder() {
     let folder = tempfile::tempdir().unwrap();
     let _first = open(folder.path()).unwrap();
