@@ -44,6 +44,14 @@ pub(crate) struct Crew {
     pub(crate) unstarted: String,
 }
 
+impl Drop for Crew {
+    /// Waits for the ends of all workers: the control group of a process that still ends would be
+    /// left.
+    fn drop(&mut self) {
+        self.end_all();
+    }
+}
+
 impl Crew {
     pub(crate) fn new(
         config: &Config,
