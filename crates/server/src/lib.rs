@@ -378,6 +378,12 @@ fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
     if listeners.is_empty() {
         return Err(StartError::NowhereToListen);
     }
+    if config.listen.is_empty() {
+        tracing::info!(
+            "only programs on this machine can connect, by the Unix socket: there is no TCP \
+             address (`listen` in the configuration, or --listen)"
+        );
+    }
     listeners.push(Listener::local()?);
     Ok(listeners)
 }
