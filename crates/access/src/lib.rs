@@ -12,7 +12,7 @@ mod user;
 
 pub use accepting::{Accepting, allow_connections};
 pub use farcall_rpc_proto::User;
-pub use settings::{Settings, Tls, authority_folder};
+pub use settings::{Settings, Tls, authority_folder, can_be_user};
 pub use tokens::{TokenError, TokenFile};
 pub use user::{host_user, user_of_peer};
 

@@ -5,6 +5,7 @@
 use farcall_tls::{FileError, Identity, IdentityFiles, Validity};
 use serde::Deserialize;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -131,8 +132,18 @@ impl Tls {
         }
     }
 
+    /// The permissions of the private key, if other users can read or change it.
+    fn shared_key(&self) -> Option<u32> {
+        let mode = fs::metadata(&self.key).ok()?.mode() & 0o777;
+        (mode & 0o077 != 0).then_some(mode)
+    }
+
     fn warn(&self, files: &IdentityFiles) -> Result<(), FileError> {
         const REMEDY: &str = "make another one with `farcall access certificate`, and send SIGHUP";
+        if let Some(mode) = self.shared_key() {
+            let key = self.key.display();
+            tracing::warn!("{key}: other users can use this key (mode {mode:o}); chmod 600 it");
+        }
         let path = self.certificate.display();
         match files.validity(SystemTime::now())? {
             Validity::Valid => {}
@@ -161,6 +172,18 @@ impl Tls {
     }
 }
 
+/// Whether a user can have this name: that of a token or certificate, or `uid:` and a number.
+pub fn can_be_user(name: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || ".-_@*".contains(c);
+    let of_host = ["uid:", "local:"]
+        .iter()
+        .find_map(|kind| name.strip_prefix(kind));
+    match of_host {
+        Some(number) => number.parse::<u32>().is_ok(),
+        None => !name.is_empty() && name != "anonymous" && name.chars().all(is_plain),
+    }
+}
+
 /// The folder of the key of the authority that signs the certificates of this folder. It is a
 /// folder of its own, because a server needs no key of an authority.
 pub fn authority_folder(certificates: &Path) -> PathBuf {
@@ -170,4 +193,22 @@ pub fn authority_folder(certificates: &Path) -> PathBuf {
         .into_os_string();
     folder.push("-authority");
     PathBuf::from(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_key_that_others_can_read_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let tls = Tls::in_folder(folder.path(), None);
+        assert_eq!(tls.shared_key(), None);
+        fs::write(&tls.key, "").unwrap();
+        for (mode, noticed) in [(0o600, None), (0o640, Some(0o640)), (0o644, Some(0o644))] {
+            fs::set_permissions(&tls.key, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(tls.shared_key(), noticed);
+        }
+    }
 }

@@ -2,6 +2,7 @@
 //! operators.
 
 mod folders;
+mod values;
 
 use crate::disk::StateSettings;
 use crate::sources::{Connectors, Source, Sources};
@@ -170,7 +171,7 @@ pub struct Workers {
     #[serde(deserialize_with = "farcall_quantity::from_zero")]
     pub time_limit_s: f64,
     /// Limit on the private memory of a worker in bytes; 0 means none.
-    #[serde(deserialize_with = "farcall_quantity::size")]
+    #[serde(deserialize_with = "values::worker_memory")]
     pub memory: u64,
     /// Microseconds for which the server and its workers poll for work before they sleep, while the
     /// cores are idle. Polling saves the time to wake up; 0 saves processor time instead. The
@@ -456,7 +457,9 @@ impl Config {
 
     /// Reads the text of a configuration file.
     pub fn parse(text: &str) -> Result<Config, toml::de::Error> {
-        toml::from_str(text)
+        let config: Config = toml::from_str(text)?;
+        config.check_values().map_err(toml::de::Error::custom)?;
+        Ok(config)
     }
 }
 

@@ -51,6 +51,7 @@ use farcall_tls::FileError;
 use farcall_worker::LibrarySource;
 use listen::Listener;
 use reactor::{Logs, Reactor};
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
@@ -202,6 +203,12 @@ impl Server {
         let listeners = listen(&config)?;
         warn_of_strangers(&config, &access);
         warn_of_authority(&config);
+        for function in unserved(&config, &catalog) {
+            tracing::warn!(
+                "the server has no function `{function}` (queue.priorities in the configuration): \
+                 write its name as `farcall ls` shows it"
+            );
+        }
         let addresses: Vec<String> = listeners.iter().filter_map(Listener::address).collect();
         config.check_folders()?;
         let served = (catalog, libraries);
@@ -352,6 +359,17 @@ fn warn_of_authority(config: &Config) {
             access::authority_folder(path.parent().unwrap_or(&path)).display()
         );
     }
+}
+
+/// Functions that have a priority and are not served. A library may be registered later.
+fn unserved<'c>(config: &'c Config, catalog: &Catalog) -> Vec<&'c str> {
+    let documents = catalog.files().map(|(_, document)| document);
+    let served: BTreeSet<_> = documents
+        .flat_map(Document::functions)
+        .map(|function| function.qualified_name())
+        .collect();
+    let named = config.queue.priorities.keys().map(String::as_str);
+    named.filter(|name| !served.contains(*name)).collect()
 }
 
 fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {

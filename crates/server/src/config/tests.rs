@@ -91,6 +91,55 @@ fn lengths_of_time_are_not_negative_and_results_are_kept() {
 }
 
 #[test]
+fn values_that_make_no_sense_are_refused() {
+    for (section, setting, says) in [
+        ("limits", "connections = 0", "limits.connections"),
+        ("limits", "reserve_share = 1.5", "limits.reserve_share"),
+        ("jobs", "keep_h = 48\nlongest_h = 24", "jobs.keep_h"),
+        ("jobs", "keep_h = 721", "jobs.longest_h"),
+        (
+            "access",
+            "operators = [\"olga\", \"two words\"]",
+            "access.operators",
+        ),
+        ("access", "operators = [\"uid:olga\"]", "`uid:olga`"),
+        ("access", "operators = [\"anonymous\"]", "`anonymous`"),
+        ("workers", "memory = 512", "workers.memory"),
+    ] {
+        let error = Config::parse(&format!("[{section}]\n{setting}")).unwrap_err();
+        assert!(error.to_string().contains(says), "{setting}: {error}");
+    }
+    for (section, setting) in [
+        ("limits", "reserve_share = 1"),
+        ("jobs", "longest_h = 24"),
+        ("jobs", "keep_h = 24\nlongest_h = 24"),
+        (
+            "access",
+            "operators = [\"uid:0\", \"olga@lab\", \"node-1.example.org\"]",
+        ),
+        ("workers", "memory = 0"),
+        ("workers", "memory = \"512 KB\""),
+        ("workers", "memory = 64000000"),
+    ] {
+        Config::parse(&format!("[{section}]\n{setting}")).unwrap();
+    }
+}
+
+#[test]
+fn priorities_of_unknown_functions_are_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("m.idl");
+    std::fs::write(
+        &path,
+        "Module m;\nLibrary \"libc.so.6\";\nDefine f(IN int n) Calls \"C\" abs(n);",
+    )
+    .unwrap();
+    let catalog = crate::Catalog::load_with(&[path], &[]).unwrap();
+    let config = Config::parse("[queue.priorities]\n\"m/f\" = 1\n\"f\" = 1\n\"m/g\" = -1").unwrap();
+    assert_eq!(crate::unserved(&config, &catalog), ["f", "m/g"]);
+}
+
+#[test]
 fn bytes_may_have_a_unit() {
     let memory = |value: &str| {
         let config = Config::parse(&format!("[limits]\nmemory = {value}"));

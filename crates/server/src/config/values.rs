@@ -1,0 +1,57 @@
+//! Values of a configuration file that can be read and make no sense. The error names the setting.
+
+use super::Config;
+use farcall_access::can_be_user;
+use farcall_server_proto::DurableLimits;
+use serde::{Deserialize, Deserializer, de::Error as _};
+
+/// Bytes that a worker needs. A smaller number without a unit probably means megabytes.
+const LEAST_MEMORY: u64 = 64_000_000;
+
+impl Config {
+    pub(super) fn check_values(&self) -> Result<(), String> {
+        if self.limits.connections == 0 {
+            let text = "limits.connections = 0 lets no client connect: write 1 or more";
+            return Err(text.to_string());
+        }
+        let share = self.limits.reserve_share;
+        if share > 1.0 {
+            return Err(format!(
+                "limits.reserve_share = {share} is more than all processor elements: write a \
+                 number from 0 to 1"
+            ));
+        }
+        let DurableLimits {
+            keep_h, longest_h, ..
+        } = self.jobs;
+        // The default ends with a shorter `longest_h`.
+        if keep_h > longest_h && keep_h != DurableLimits::default().keep_h {
+            return Err(format!(
+                "jobs.keep_h = {keep_h} is above jobs.longest_h = {longest_h}: results are kept \
+                 for at most {longest_h} h; lower the one or raise the other"
+            ));
+        }
+        let mut operators = self.access.operators.iter();
+        match operators.find(|name| !can_be_user(name)) {
+            Some(name) => Err(format!(
+                "access.operators: no user can have the name `{name}`: write the name of a token \
+                 or certificate, or `uid:` and the number of a user"
+            )),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Reads the limit on the memory of a worker.
+pub(super) fn worker_memory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let value = toml::Value::deserialize(deserializer)?;
+    let has_unit = value.is_str();
+    let bytes = farcall_quantity::size(value).map_err(D::Error::custom)?;
+    match bytes {
+        1..LEAST_MEMORY if !has_unit => Err(D::Error::custom(format!(
+            "workers.memory = {bytes} is in bytes, and too little for a worker: write a unit, such \
+             as \"{bytes}MB\""
+        ))),
+        _ => Ok(bytes),
+    }
+}
