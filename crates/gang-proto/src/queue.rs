@@ -120,8 +120,8 @@ impl QueueTree {
         node.partition
     }
 
-    /// The number of slices until every gang job in and below a partition has had one, and the slots
-    /// of all these gang jobs together.
+    /// The number of slices until every gang job in and below a partition has had one, and the
+    /// slots of all these gang jobs together.
     fn crowd(&self, place: usize) -> (usize, usize) {
         let Partition { first, slots } = self.nodes[place].partition;
         let is_within =

@@ -1,6 +1,6 @@
 //! The journal of the root daemon: a line for each gang job that begins or ends, and the number of
-//! the last one. A root daemon that starts after another was killed reads there which gang jobs were
-//! lost, and uses none of their numbers again. A daemon that ends in order removes the file.
+//! the last one. A root daemon that starts after another was killed reads there which gang jobs
+//! were lost, and uses none of their numbers again. A daemon that ends in order removes the file.
 
 use crate::token::state_folder;
 use farcall_gang_proto::{JobId, JobRow, JobSpec};

@@ -31,11 +31,12 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Takes a stream. If its peer is silent, the system asks it for a sign of life, and after about
-    /// `silence` the stream is broken.
+    /// Takes a stream. If its peer is silent, the system asks it for a sign of life, and after
+    /// about `silence` the stream is broken.
     pub(crate) fn tcp(stream: TcpStream, silence: Duration) -> io::Result<Link> {
         stream.set_nodelay(true)?;
-        // Not TCP_USER_TIMEOUT: it would also give up a front end that is stopped and reads nothing.
+        // Not TCP_USER_TIMEOUT: it would also give up a front end that is stopped and reads
+        // nothing.
         let allowed = |time: Duration| time.clamp(Duration::from_secs(1), LONGEST);
         sockopt::set_tcp_keepidle(&stream, allowed(silence / 2))?;
         sockopt::set_tcp_keepintvl(&stream, allowed(silence / 8))?;

@@ -629,9 +629,9 @@ extern "C" fn print() {
     });
 }
 
-/// Prints a mode that there is not, values that do nothing, and the names to which the calls are limited and that no
-/// drop-in library has, in a program that computes: `farcall offload` refuses them, but the
-/// variables may have been set by hand.
+/// Prints a mode that there is not, values that do nothing, and the names to which the calls are
+/// limited and that no drop-in library has, in a program that computes: `farcall offload` refuses
+/// them, but the variables may have been set by hand.
 extern "C" fn tell_unknown() {
     let _ = catch_unwind(|| {
         let interfaces = tables().flatten().map(|entry| {

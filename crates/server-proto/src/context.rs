@@ -272,8 +272,8 @@ impl Context {
         calls.any(|call| call.state != State::Waiting && !self.calls_back(call))
     }
 
-    /// Bytes of memory of calls whose functions call back. Nobody knows when they end: their clients
-    /// may first want the results of calls that wait.
+    /// Bytes of memory of calls with callbacks. Nobody knows when they end: their clients may first
+    /// want the results of calls that wait.
     pub(crate) fn held_by_callers(&self) -> u64 {
         let calls = self.calls.values();
         let calls = calls.filter(|call| call.state != State::Waiting && self.calls_back(call));

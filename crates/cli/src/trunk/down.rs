@@ -1,6 +1,5 @@
-//! `farcall trunk down`: stops a running trunk through its control socket, and returns when its name
-//! is free. Only root and the user
-//! of the trunk can do it.
+//! `farcall trunk down`: stops a running trunk through its control socket, and returns when its
+//! name is free. Only root and the user of the trunk can do it.
 
 use crate::failure::Failure;
 use clap::Args;

@@ -56,7 +56,8 @@ impl Joiner {
         self.news.as_fd()
     }
 
-    /// Prepares to join again. Between two attempts there is an interval, whoever ends the first.
+    /// Prepares to join again. There is an interval between two attempts, also if the
+    /// parent ends the first at once.
     fn begin_again(&mut self) {
         self.is_lost = true;
         self.next = self.next.max(Instant::now());

@@ -215,7 +215,7 @@ impl Data {
         };
         let (remedy, refused) = (remedy(cx, key), room::disk_refuses(self));
         let held = match cx.held_by_callers() >= lacks {
-            true => "; calls of functions that call back have the memory",
+            true => "; calls of functions with callbacks have the memory",
             false => "",
         };
         let text = format!("has no memory for the array {id} now; {remedy}{refused}{held}");

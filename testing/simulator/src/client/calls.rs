@@ -402,6 +402,6 @@ fn may_be_busy(scene: &Scene<'_>, failure: &Failure) -> bool {
     let is_other = !failure.message.contains("has no memory for the array");
     let subjects = &scene.options.subjects;
     let is_refused = failure.message.contains("the disk accepts none");
-    let is_held = subjects.callbacks && failure.message.contains("that call back have the memory");
+    let is_held = subjects.callbacks && failure.message.contains("with callbacks have the memory");
     is_other || is_refused || is_held || subjects.segments
 }
