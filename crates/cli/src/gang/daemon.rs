@@ -19,9 +19,9 @@ const PORTS: [u16; 2] = [3717, 3721];
 /// Run the gang daemon of a node
 ///
 /// The daemon prints `listening on ADDRESS CONTROL` when others can reach it, and runs until
-/// Ctrl-C, SIGTERM or SIGHUP. Daemons form a tree by --parent; users start gang jobs at the root. A daemon
-/// can join if its FARCALL_TOKEN is that of its parent. On the loopback, daemons without one share
-/// a secret that is kept for their user. A daemon that loses its parent joins again.
+/// Ctrl-C, SIGTERM or SIGHUP. Daemons form a tree by --parent; users start gang jobs at the root. A
+/// daemon can join if its FARCALL_TOKEN is that of its parent. On the loopback, daemons without one
+/// share a secret that is kept for their user. A daemon that loses its parent joins again.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall gang daemon
