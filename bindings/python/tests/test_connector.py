@@ -14,14 +14,15 @@ import farcall._connector
 import numpy as np
 import pyarrow as pa
 import pytest
+from farcall._connector import __main__ as loop
 from farcall._connector import addresses, arrow, content, formats, network, parts
 from farcall._connector import http as web
 from farcall._connector.errors import RefusedError, SourceError, UnfitError, UnreachableError
 
 
-def entry(address, *networks, name="one", endpoint=None):
-    """An entry of the configuration."""
-    told = {
+def told_of(address, *networks, endpoint=None):
+    """What the server tells of an entry of its configuration."""
+    return {
         "address": address,
         "user": None,
         "password": None,
@@ -34,7 +35,11 @@ def entry(address, *networks, name="one", endpoint=None):
         "max_bytes": 1000,
         "time_limit_s": 1.0,
     }
-    return addresses.Entry.read(name, told)
+
+
+def entry(address, *networks, name="one", endpoint=None):
+    """An entry of the configuration."""
+    return addresses.Entry.read(name, told_of(address, *networks, endpoint=endpoint))
 
 
 def permits(allowed, address):
@@ -366,3 +371,14 @@ def test_a_part_that_breaks_off_is_resumed():
             found, version = web.Web(address, [allowed]).read(None, part)
             assert part.array(found).tolist() == array[10_000:end].tolist()
             assert (asked, version) == (ranges, '"1"')
+
+
+def test_a_wrong_entry_does_not_take_the_others_along():
+    told = {name: told_of(address) for name, address in [("a", "file:///srv/"), ("b", "htps://x")]}
+    connector = loop._Connector({"sources": told, "folder": None})
+    assert [str(one.address) for one in connector.entries] == ["file:///srv/"]
+    with connector.told():
+        addresses.find(connector.entries, addresses.parse("file:///srv/a.npy"))
+    wanted = r"https://x/` is not allowed.* An entry cannot be used: .*\[sources\.b\]"
+    with pytest.raises(RefusedError, match=wanted), connector.told():
+        addresses.find(connector.entries, addresses.parse("https://x/"))

@@ -12,12 +12,13 @@ import struct
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from . import addresses, databases, destinations, files, formats, http, parts
-from .errors import SourceError, UnfitError
+from .errors import RefusedError, SourceError, UnfitError
 
 _MOST_MESSAGE = 16 << 20
 _IDLE_S = 300.0
@@ -87,15 +88,24 @@ class _Connector:
         self.folder: str | None = allowed["folder"]
         self.problem: SourceError | None = None
         self.entries: list[addresses.Entry] = []
+        for name, one in told.items():
+            try:
+                self.entries.append(addresses.Entry.read(name, one))
+            except SourceError as error:
+                self.problem = error
+
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """Adds to a refusal that an entry is wrong: it may be the one that was meant."""
         try:
-            self.entries = [addresses.Entry.read(name, one) for name, one in told.items()]
-        except SourceError as error:
-            self.problem = error
+            yield
+        except RefusedError as error:
+            if self.problem is None:
+                raise
+            raise RefusedError(f"{error}. An entry cannot be used: {self.problem}") from None
 
     def array(self, asked: dict[str, Any]) -> tuple[tuple[formats.Array, str], str | None] | None:
         """The array of a request, and the version of its source; nothing if it has not changed."""
-        if self.problem is not None:
-            raise self.problem
         address = addresses.parse(asked["address"])
         is_data = address.scheme == "folder"
         entry = _folder() if is_data else addresses.find(self.entries, address)
@@ -131,8 +141,6 @@ class _Connector:
 
     def destination(self, asked: dict[str, Any]) -> destinations.Destination:
         """Where the array of a request will be written."""
-        if self.problem is not None:
-            raise self.problem
         address = addresses.parse(asked["address"])
         return destinations.Destination(address, self.entries, self.folder, asked)
 
@@ -163,7 +171,8 @@ def _serve(pipe: _Pipe, connector: _Connector) -> None:
     while (asked := pipe.read(waits=_IDLE_S)) is not None:
         try:
             if asked["writes"] is None:
-                found = connector.array(asked)
+                with connector.told():
+                    found = connector.array(asked)
             else:
                 _write(pipe, connector, asked)
                 continue
@@ -186,7 +195,8 @@ def _serve(pipe: _Pipe, connector: _Connector) -> None:
 
 def _write(pipe: _Pipe, connector: _Connector, asked: dict[str, Any]) -> None:
     """Writes an array to an address."""
-    destination = connector.destination(asked)
+    with connector.told():
+        destination = connector.destination(asked)
     array = destination.array()
     pipe.say("ready")
     rows = array.T if asked["column_major"] else array
