@@ -74,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         folder: folder.path(),
         interfaces: &interfaces,
         allow_code: false,
-        secret: "bench",
+        secret: "the secret of a benchmark",
         log: &arguments.log,
     };
     let quiet = arguments.json;

@@ -76,31 +76,31 @@ pub fn copy(store: &StoreAddress, to: &Path) -> Result<(), CopyError> {
         let path = path.to_path_buf();
         return Err(CopyError::Damaged { path, problems });
     }
+    let mut part = to.as_os_str().to_owned();
+    part.push(format!(".part-{}", std::process::id()));
+    let part = PathBuf::from(part);
+    let copied = copy_by(&part, path, to);
+    if copied.is_err() {
+        // What there is of the copy must not be taken for a whole one.
+        let _ = fs::remove_file(&part);
+    }
+    copied
+}
+
+/// Copies a store into a new file, which has another name until it is whole.
+fn copy_by(part: &Path, path: &Path, to: &Path) -> Result<(), CopyError> {
     let cannot = |source| {
         let path = to.to_path_buf();
         CopyError::File { path, source }
     };
     // The copy has the addresses of servers and the names of data: only its owner reads it.
     let mut new = OpenOptions::new();
-    let new = new.write(true).create_new(true).mode(0o600);
-    // It replaces no other file.
-    new.open(to).map_err(cannot)?;
-    let mut part = to.as_os_str().to_owned();
-    part.push(format!(".part-{}", std::process::id()));
-    let part = PathBuf::from(part);
-    let made = new.open(&part).map_err(cannot);
-    let copied = made.and_then(|_| {
-        let known = open(path).map_err(|source| failed(path, source))?;
-        let copied = known.execute("VACUUM INTO ?1", [part.to_string_lossy()]);
-        copied.map_err(|source| failed(to, source))?;
-        fs::rename(&part, to).map_err(cannot)
-    });
-    if copied.is_err() {
-        // What there is of the copy must not be taken for a whole one.
-        let _ = fs::remove_file(&part);
-        let _ = fs::remove_file(to);
-    }
-    copied
+    let made = new.write(true).create_new(true).mode(0o600).open(part);
+    made.map_err(cannot)?;
+    let known = open(path).map_err(|source| failed(path, source))?;
+    let copied = known.execute("VACUUM INTO ?1", [part.to_string_lossy()]);
+    copied.map_err(|source| failed(to, source))?;
+    fs::rename(part, to).map_err(cannot)
 }
 
 fn file(store: &StoreAddress) -> Result<&Path, CopyError> {
@@ -178,14 +178,14 @@ mod tests {
         let refused = copy(&address, &to);
         assert!(matches!(refused, Err(CopyError::Damaged { .. })));
         assert_eq!(files(), 1);
-        // There is no folder for this copy, and a file in the place of another one.
+        // There is no folder for this copy.
         let whole = StoreAddress::Sqlite(folder.path().join("store.db"));
         drop(Store::open(&whole).unwrap());
         let before = files();
         assert!(copy(&whole, &to.join("copy.db")).is_err());
         assert_eq!(files(), before);
         fs::write(&to, "mine").unwrap();
-        assert!(matches!(copy(&whole, &to), Err(CopyError::File { .. })));
+        assert!(matches!(copy(&whole, &to), Err(CopyError::Exists(_))));
         assert_eq!(fs::read(&to).unwrap(), b"mine");
     }
 }
