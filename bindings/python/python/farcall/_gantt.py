@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from . import _lanes
+
 # The most slices of a chart: more would be thinner than a line.
 MAX_SLICES = 20_000
 # The most characters of the first line, which names the columns.
@@ -60,14 +62,9 @@ def slices(path: Path) -> list[Slice]:
 
 def lanes(found: list[Slice]) -> tuple[dict[Slice, int], int]:
     """The lane of each slice of a node, so that jobs do not overlap; and the number of lanes."""
-    ends: list[float] = []
-    places: dict[Slice, int] = {}
-    for each in sorted(found, key=lambda each: (each.begin, each.job)):
-        free = [lane for lane, end in enumerate(ends) if end <= each.begin]
-        lane = free[0] if free else len(ends)
-        ends[lane : lane + 1] = [each.end]
-        places[each] = lane
-    return places, len(ends)
+    ordered = sorted(found, key=lambda each: (each.begin, each.job))
+    places = dict(zip(ordered, _lanes.lanes((one.begin, one.end) for one in ordered), strict=True))
+    return places, max(places.values(), default=-1) + 1
 
 
 def draw(found: list[Slice], path: Path, begin: float, end: float) -> None:

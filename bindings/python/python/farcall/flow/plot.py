@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .._lanes import lanes
 from ._result import HotLink, Result
 
 Floats = npt.NDArray[np.float64]
@@ -207,11 +208,11 @@ class Sends:
 def _timeline(sends: Sends, ranks: int, path: str | PathLike[str]) -> None:
     second, unit = _scaled(float(sends.end.max(initial=0)), TIMES)
     sends = Sends(sends.source, sends.size, sends.start / second, sends.end / second)
-    lanes = _lanes(sends) if ranks <= MAX_RANKS and len(sends.source) <= MAX_BARS else None
-    figure = _figure(10, max(3.0, 1.6 + 0.2 * ranks) if lanes is not None else 7)
+    places = _lanes(sends) if ranks <= MAX_RANKS and len(sends.source) <= MAX_BARS else None
+    figure = _figure(10, max(3.0, 1.6 + 0.2 * ranks) if places is not None else 7)
     axes = figure.subplots()
-    if lanes is not None:
-        image, scale, what = _bars(axes, sends, ranks, lanes)
+    if places is not None:
+        image, scale, what = _bars(axes, sends, ranks, places)
     else:
         image, scale, what = _rates(axes, sends, ranks)
     rates = np.asarray(image.get_array()) / second
@@ -229,29 +230,28 @@ def _timeline(sends: Sends, ranks: int, path: str | PathLike[str]) -> None:
 
 def _lanes(sends: Sends) -> Integers | None:
     """The lane of each message, so that messages of a rank do not hide each other."""
-    lanes = np.zeros(len(sends.source), np.int64)
-    ends: dict[int, list[float]] = {}
-    for i in np.lexsort((sends.end, sends.start)):
-        of_rank = ends.setdefault(int(sends.source[i]), [])
-        free = [lane for lane, end in enumerate(of_rank) if end <= sends.start[i]]
-        lane = free[0] if free else len(of_rank)
-        if lane == MAX_LANES:
-            return None
-        of_rank[lane : lane + 1] = [float(sends.end[i])]
-        lanes[i] = lane
-    return lanes
+    places = np.zeros(len(sends.source), np.int64)
+    order = np.lexsort((sends.end, sends.start))
+    for rank in np.unique(sends.source):
+        mine = order[sends.source[order] == rank]
+        spans = zip(sends.start[mine].tolist(), sends.end[mine].tolist(), strict=True)
+        for i, lane in zip(mine, lanes(spans), strict=True):
+            if lane == MAX_LANES:
+                return None
+            places[i] = lane
+    return places
 
 
-def _bars(axes: Any, sends: Sends, ranks: int, lanes: Integers) -> tuple[Any, str, str]:
+def _bars(axes: Any, sends: Sends, ranks: int, places: Integers) -> tuple[Any, str, str]:
     from matplotlib.collections import PolyCollection
 
     source, start, end = sends.source, sends.start, sends.end
     duration, last = end - start, float(end.max(initial=0)) or 1.0
     rate = np.divide(sends.size, duration, out=np.zeros_like(sends.size), where=duration > 0)
     counts = np.ones(ranks, np.int64)
-    np.maximum.at(counts, source, lanes + 1)
+    np.maximum.at(counts, source, places + 1)
     height = 0.8 / counts[source]
-    low = source - 0.4 + lanes * height
+    low = source - 0.4 + places * height
     corners = [[start, low], [start, low + height], [end, low + height], [end, low]]
     boxes = np.array(corners).transpose(2, 0, 1)
     # White edges would hide narrow bars. With edges of its own colour, each one can be seen.
