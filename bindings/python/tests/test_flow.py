@@ -276,6 +276,11 @@ def test_a_trace_that_cannot_be_written_leaves_the_earlier_one(tmp_path, monkeyp
     result.write_perfetto(trace)
     before = trace.read_bytes()
     assert json.loads(before)
+    link = tmp_path / "link.json"
+    link.symlink_to(trace)
+    result.write_perfetto(link)
+    assert link.is_symlink()
+    link.unlink()
 
     def interrupted(path, *_):
         Path(path).write_text("[")

@@ -136,7 +136,8 @@ class Result:
         It has the messages and computations of each rank, an arrow from each send to its receive,
         and the load of the hottest links. This simulates again.
         """
-        path = Path(path)
+        # A link stays, and leads to the new trace.
+        path = Path(path).resolve()
         if path.exists() and not path.is_file():
             # A device or a pipe.
             return write_flow_trace(fspath(path), *self._inputs)
