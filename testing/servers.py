@@ -274,6 +274,15 @@ def start():
 
 
 @pytest.fixture
+def open_path():
+    """A folder that other users may enter. Each run of pytest closes its own folders to them."""
+    with tempfile.TemporaryDirectory(prefix="farcall-open-") as folder:
+        path = pathlib.Path(folder)
+        path.chmod(0o755)
+        yield path
+
+
+@pytest.fixture
 def nap_idl(tmp_path):
     """An interface file with functions that sleep or crash."""
     path = tmp_path / "nap.idl"

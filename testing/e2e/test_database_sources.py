@@ -1,6 +1,5 @@
 """Queries to databases as arrays: real SQLite and real PostgreSQL, which the server only reads."""
 
-import os
 import sqlite3
 import subprocess
 import threading
@@ -20,18 +19,15 @@ def serve(start, tmp_path):
 
 
 @pytest.fixture
-def stock(tmp_path):
+def stock(open_path):
     """A file of SQLite that users may read."""
-    for path in [tmp_path, *tmp_path.parents]:
-        if path.stat().st_uid == os.geteuid() and str(path) != "/":
-            path.chmod(path.stat().st_mode | 0o011)
-    path = tmp_path / "stock.db"
+    path = open_path / "stock.db"
     with sqlite3.connect(path) as database:
         database.execute("create table price (day integer, value real, name text, gap real)")
         rows = [(day, day / 2, f"n{day}", None if day == 2 else 0.5) for day in range(25_000)]
         database.executemany("insert into price values (?, ?, ?, ?)", rows)
     database.close()
-    (tmp_path / "other.db").write_bytes(path.read_bytes())
+    (open_path / "other.db").write_bytes(path.read_bytes())
     path.chmod(0o644)
     return path
 

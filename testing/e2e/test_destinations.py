@@ -45,12 +45,9 @@ def serve(start, tmp_path):
 
 
 @pytest.fixture
-def out(tmp_path):
+def out(open_path):
     """A folder in which the connector may write."""
-    for path in [tmp_path, *tmp_path.parents]:
-        if path.stat().st_uid == os.geteuid() and str(path) != "/":
-            path.chmod(path.stat().st_mode | 0o011)
-    folder = tmp_path / "out"
+    folder = open_path / "out"
     folder.mkdir()
     folder.chmod(0o777)
     return folder

@@ -254,20 +254,17 @@ def test_a_source_whose_credentials_are_missing_fails_alone(serve, web, tmp_path
     assert total(3, closed).sum == 3
 
 
-def test_files_that_the_operator_names(serve, tmp_path):
-    tables, folder = tmp_path / "tables", tmp_path / "data"
+def test_files_that_the_operator_names(serve, open_path):
+    tables, folder = open_path / "tables", open_path / "data"
     for path in [tables / "sub", folder / "runs"]:
         path.mkdir(parents=True)
     (tables / "a.csv").write_text("x\n1\n2\n3\n")
     (tables / "sub" / "b.npy").write_bytes(npy(np.ones(3)))
-    (tmp_path / "secret.csv").write_text("1\n2\n3\n")
-    (tables / "link.csv").symlink_to(tmp_path / "secret.csv")
-    (tables / "linked").symlink_to(tmp_path)
+    (open_path / "secret.csv").write_text("1\n2\n3\n")
+    (tables / "link.csv").symlink_to(open_path / "secret.csv")
+    (tables / "linked").symlink_to(open_path)
     os.mkfifo(tables / "pipe.csv")
     (folder / "runs" / "7.csv").write_text("4\n5\n6\n")
-    for path in [tmp_path, *tmp_path.parents]:
-        if path.stat().st_uid == os.geteuid() and path != pathlib.Path("/"):
-            path.chmod(path.stat().st_mode | 0o011)
     sources = f'[sources.tables]\naddress = "file://{tables}/"\n'
     server = serve(sources, f'[data]\nfolder = "{folder}"\n').connect()
     total = server.function("total")
@@ -287,7 +284,7 @@ def test_files_that_the_operator_names(serve, tmp_path):
         (f"file://{tables}/../secret.csv", "not an address of a file"),
         (f"file://{tables}/%2e%2e/secret.csv", "not an address of a file"),
         (f"file://{tables}", "no entry of|not allowed"),
-        (f"file://{tmp_path}/secret.csv", "not allowed"),
+        (f"file://{open_path}/secret.csv", "not allowed"),
         ("file:///etc/passwd", "not allowed"),
         ("file://localhost/etc/passwd", "not an address of a file"),
         ("folder:../secret.csv", "not an address of a file"),

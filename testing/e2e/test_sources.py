@@ -533,8 +533,8 @@ def parts_of(server, address, array, **options):
         assert np.array_equal(part, array[rows])
 
 
-def test_parts_of_files_are_read_alone(serve, tmp_path):
-    root = tmp_path / "data"
+def test_parts_of_files_are_read_alone(serve, open_path):
+    root = open_path / "data"
     root.mkdir()
     random = np.random.default_rng(1)
     vector, matrix = random.random(100_000), random.random((1000, 50, 2))
@@ -545,9 +545,6 @@ def test_parts_of_files_are_read_alone(serve, tmp_path):
     np.save(root / "scalar.npy", np.float64(3))
     (root / "r.raw").write_bytes(matrix.astype(">f4").tobytes())
     (root / "t.csv").write_text("a,b\n" + "".join(f"{i},{i / 2}\n" for i in range(50)))
-    for path in [tmp_path, *tmp_path.parents]:
-        if path.stat().st_uid == os.geteuid() and str(path) != "/":
-            path.chmod(path.stat().st_mode | 0o011)
     # A part may be read of a file that is larger than what is allowed.
     sources = f'[sources.files]\naddress = "file://{root}/"\nmax_bytes = 200000\n'
     server = serve(sources, f'[data]\nfolder = "{root}"\n').connect()
@@ -646,20 +643,17 @@ def test_parts_of_pages_are_asked_for_by_range(serve, web):
     refused(server, checked, "sha256 checksum")
 
 
-def test_a_sweep_reads_files_where_they_are(start, tmp_path):
+def test_a_sweep_reads_files_where_they_are(start, open_path):
     """Each of two servers has its own files, and computes the calls that read them."""
-    idl = tmp_path / "work.idl"
+    idl = open_path / "work.idl"
     idl.write_text(IDL.replace("CalcOrder n", 'CalcOrder n Repeatable "yes"'))
-    for path in [tmp_path, *tmp_path.parents]:
-        if path.stat().st_uid == os.geteuid() and str(path) != "/":
-            path.chmod(path.stat().st_mode | 0o011)
     with metaserver() as address:
         processes = []
         for name in ["a", "b"]:
-            folder = tmp_path / name
+            folder = open_path / name
             folder.mkdir()
             np.save(folder / f"{name}.npy", np.full(10_000, float(ord(name))))
-            config = tmp_path / f"{name}.toml"
+            config = open_path / f"{name}.toml"
             config.write_text(f'[data]\nfolder = "{folder}"\n')
             words = ["--allow-code", "--config", str(config), "--metaserver", address]
             processes.append(start(idl, options=words))
