@@ -78,7 +78,8 @@ class ServerError(Error, RuntimeError):
     """The server refused the call or failed: it is busy or stopping, or the call is too large.
 
     If a reservation failed because too little is free at that time, `earliest` is the number of
-    seconds from the error until enough is free.
+    seconds from the error until enough is free. If the server cannot promise the end of a call in
+    time (`before`), it is the number of seconds within which the server can promise it.
     """
 
     fault = "machine"
