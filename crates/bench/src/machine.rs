@@ -1,5 +1,9 @@
 //! Measures how busy the machine is, from the counters of its kernel. The counters are those of the
 //! whole machine, so other programs count too. The measuring thread does not count itself.
+//!
+//! Busy is all time in which the processors were not idle. The kernel measures idle time exactly.
+//! What it counts as busy can be samples, one for each tick, which miss work that ends before the
+//! next tick: most of the work for packets of a slow network does.
 
 use crate::failure::Failure;
 use serde_json::{Value, json};
@@ -8,7 +12,7 @@ use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time between two samples of the running threads.
 const PERIOD: Duration = Duration::from_millis(50);
@@ -17,15 +21,16 @@ const PERIOD: Duration = Duration::from_millis(50);
 pub(crate) struct Machine {
     over: Arc<AtomicBool>,
     looker: JoinHandle<(f64, u32)>,
-    before: Ticks,
+    since: Instant,
+    before: Times,
 }
 
-/// Time of all cores since the machine started, in ticks.
-#[derive(Clone, Copy, Debug, Default)]
-struct Ticks {
-    busy: u64,
-    stolen: u64,
-    all: u64,
+/// Time since the machine started, of all cores together, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Times {
+    idle: f64,
+    stolen: f64,
+    cores: usize,
 }
 
 /// The use of the machine during a measurement.
@@ -56,20 +61,21 @@ impl Machine {
         Machine {
             over,
             looker,
-            before: cpu_time().unwrap_or_default(),
+            since: Instant::now(),
+            before: times().unwrap_or_default(),
         }
     }
 
     pub(crate) fn end(self) -> Use {
-        let now = cpu_time().unwrap_or_default();
+        let now = times().unwrap_or_default();
+        let all = self.since.elapsed().as_secs_f64() * now.cores.max(1) as f64;
         self.over.store(true, Ordering::Relaxed);
         self.looker.thread().unpark();
         let (sum, count) = self.looker.join().unwrap_or_default();
-        let all = now.all.saturating_sub(self.before.all).max(1) as f64;
-        let percent = |now: u64, before: u64| 100.0 * now.saturating_sub(before) as f64 / all;
+        let percent = |time: f64| (100.0 * time / all).clamp(0.0, 100.0);
         Use {
-            cpu_percent: percent(now.busy, self.before.busy),
-            stolen_percent: percent(now.stolen, self.before.stolen),
+            cpu_percent: percent(all - (now.idle - self.before.idle)),
+            stolen_percent: percent(now.stolen - self.before.stolen),
             load: sum / f64::from(count.max(1)),
         }
     }
@@ -123,22 +129,53 @@ fn running() -> Option<f64> {
         .ok()
 }
 
-fn cpu_time() -> Option<Ticks> {
-    let text = fs::read_to_string("/proc/stat").ok()?;
-    let ticks: Vec<u64> = text
-        .lines()
-        .next()?
-        .split_whitespace()
-        .skip(1)
-        .take(8)
-        .map_while(|word| word.parse().ok())
-        .collect();
-    let all = ticks.iter().sum::<u64>();
+fn times() -> Option<Times> {
+    times_in(&fs::read_to_string("/proc/stat").ok()?)
+}
+
+/// Reads the text of /proc/stat (proc(5)), whose unit is a hundredth of a second.
+fn times_in(text: &str) -> Option<Times> {
+    let cores = text.lines().filter(|line| {
+        let number = line.strip_prefix("cpu");
+        number.is_some_and(|number| number.starts_with(|c: char| c.is_ascii_digit()))
+    });
+    let fields = text.lines().next()?.split_whitespace().skip(1);
+    let fields: Vec<f64> = fields.map_while(|word| word.parse().ok()).collect();
     // The fourth and fifth fields are idle time, and idle time that waits for a disk; the eighth is
     // stolen time.
-    Some(Ticks {
-        busy: all - ticks.get(3)? - ticks.get(4)?,
-        stolen: ticks.get(7).copied().unwrap_or(0),
-        all,
+    Some(Times {
+        idle: (fields.get(3)? + fields.get(4)?) / 100.0,
+        stolen: fields.get(7).unwrap_or(&0.0) / 100.0,
+        cores: cores.count(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_and_stolen_time_of_all_cores() {
+        let text = "cpu  10 0 20 300 50 0 7 4 0 0\ncpu0 5 0 10 150 25 0 7 2 0 0\n\
+                    cpu1 5 0 10 150 25 0 0 2 0 0\nintr 12 0\nctxt 7\n";
+        let found = Times {
+            idle: 3.5,
+            stolen: 0.04,
+            cores: 2,
+        };
+        assert_eq!(times_in(text), Some(found));
+        assert_eq!(times_in("cpu  10 0"), None);
+    }
+
+    #[test]
+    fn a_thread_that_computes_is_seen() {
+        let machine = Machine::watch();
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(300) {
+            std::hint::black_box(start);
+        }
+        let used = machine.end();
+        let least = 90.0 / std::thread::available_parallelism().unwrap().get() as f64;
+        assert!(used.cpu_percent >= least, "{used:?}");
+    }
 }
