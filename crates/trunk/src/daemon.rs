@@ -97,7 +97,9 @@ impl Daemon {
         })?;
         links.iter_mut().try_for_each(Link::reserve)?;
         // On fast links the processor is the limit, so no time may pass without work.
-        let traffic = Traffic::new(!links.iter().any(Link::is_fast));
+        let is_fast = links.iter().any(Link::is_fast);
+        let fastest = links.iter().map(Link::rate).fold(1.0, f64::max);
+        let traffic = Traffic::new((!is_fast).then_some(fastest));
         let trunk = Trunk::new(core_config(config, &links)?, now())?;
         let mtu = trunk.mtu();
         if is_too_narrow(mtu, &config.addresses) {

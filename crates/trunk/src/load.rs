@@ -3,16 +3,22 @@
 
 use farcall_trunk_proto::Nanos;
 
-/// While there is much traffic, what came in this time is handled at once: each time that the
-/// daemon wakes costs as much as a frame.
-const PAUSE: Nanos = 250_000;
-/// It is much traffic if so many bytes come in that time.
-const MUCH: u64 = 3000;
+const MILLISECOND: u64 = 1_000_000;
+/// While there is much traffic, what came within a pause is handled at once: each time that the
+/// daemon wakes, and wakes the program that receives, costs more than a frame. A pause is long
+/// enough for so many bytes at the rate of a link, half of what a sender saves as credit, but it has
+/// these bounds.
+const PAUSE_BYTES: f64 = 16.0 * 1024.0;
+const PAUSE_LEAST: Nanos = 250_000;
+const PAUSE_MOST: Nanos = 500_000;
+/// It is much traffic if so many bytes come in a millisecond.
+const MUCH: u64 = 12_000;
 
 /// How much traffic there is.
 #[derive(Debug)]
 pub(crate) struct Traffic {
-    may_pause: bool,
+    /// None if all traffic is handled at once.
+    pause: Option<Nanos>,
     /// When counting began, and the bytes that have come since then.
     since: Nanos,
     bytes: u64,
@@ -20,10 +26,12 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    /// Without `may_pause`, no traffic is too much to be handled at once.
-    pub(crate) fn new(may_pause: bool) -> Traffic {
+    /// `rate` is that of the fastest link in bytes a second. Without one, no traffic is too much to
+    /// be handled at once.
+    pub(crate) fn new(rate: Option<f64>) -> Traffic {
+        let pause = |rate: f64| (PAUSE_BYTES * 1e9 / rate.max(1.0)) as Nanos;
         Traffic {
-            may_pause,
+            pause: rate.map(|rate| pause(rate).clamp(PAUSE_LEAST, PAUSE_MOST)),
             since: 0,
             bytes: 0,
             is_much: false,
@@ -37,13 +45,16 @@ impl Traffic {
 
     /// The time at which to look for frames again: now, unless there is much traffic.
     pub(crate) fn next(&mut self, now: Nanos) -> Nanos {
+        let Some(pause) = self.pause else {
+            return now;
+        };
         let elapsed = now.saturating_sub(self.since);
-        if elapsed >= PAUSE {
-            self.is_much = self.bytes.saturating_mul(PAUSE) >= MUCH.saturating_mul(elapsed);
+        if elapsed >= pause {
+            self.is_much = self.bytes.saturating_mul(MILLISECOND) >= MUCH.saturating_mul(elapsed);
             (self.since, self.bytes) = (now, 0);
         }
-        match self.is_much && self.may_pause {
-            true => self.since + PAUSE,
+        match self.is_much {
+            true => self.since + pause,
             false => now,
         }
     }
@@ -88,7 +99,7 @@ mod tests {
 
     #[test]
     fn much_traffic_is_handled_together() {
-        let mut traffic = Traffic::new(true);
+        let mut traffic = Traffic::new(Some(125e6));
         let mut now = 1_000_000_000;
         // A frame of full length in each millisecond is handled at once.
         for _ in 0..10 {
@@ -103,17 +114,27 @@ mod tests {
             traffic.count(1500);
             now += 100_000;
         }
-        assert!(traffic.next(now) <= now + PAUSE);
-        traffic.may_pause = false;
-        assert_eq!(traffic.next(now), now);
-        traffic.may_pause = true;
-        now += 10 * PAUSE;
+        assert!(traffic.next(now) <= now + PAUSE_LEAST);
+        now += 10 * PAUSE_LEAST;
         assert_eq!(traffic.next(now), now);
     }
 
     #[test]
+    fn a_pause_is_longer_on_slow_links_and_none_without_a_rate() {
+        let pause = |rate| {
+            let mut traffic = Traffic::new(rate);
+            traffic.count(1_000_000);
+            traffic.next(MILLISECOND) - MILLISECOND
+        };
+        assert_eq!(pause(Some(12.5e6)), 500_000);
+        assert_eq!(pause(Some(40e6)), 409_600);
+        assert_eq!(pause(Some(125e6)), 250_000);
+        assert_eq!(pause(None), 0);
+    }
+
+    #[test]
     fn small_frames_are_not_delayed() {
-        let mut traffic = Traffic::new(true);
+        let mut traffic = Traffic::new(Some(125e6));
         for frame in 0..1000 {
             let now = 1_000_000_000 + frame * 50_000;
             assert_eq!(traffic.next(now), now);
