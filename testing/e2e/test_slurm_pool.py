@@ -41,6 +41,15 @@ def interface(tmp_path):
     return idl
 
 
+@pytest.fixture
+def tokens(tmp_path, monkeypatch):
+    """A file with the token of ann, who this program is."""
+    words = [FARCALL, "access", "token", "add", tmp_path / "tokens", "ann"]
+    made = subprocess.run(words, capture_output=True, text=True, check=True, timeout=30)
+    monkeypatch.setenv("FARCALL_TOKEN", made.stdout.split()[0])
+    return tmp_path / "tokens"
+
+
 def jobs():
     """The numbers and states of the jobs that Slurm has."""
     words = ["squeue", "--noheader", "--format", "%i %T"]
@@ -159,11 +168,34 @@ def test_options_do_not_hide_jobs_from_the_pool(interface, tmp_path):
     wait_until(lambda: not jobs(), 60, "that the job ends with the pool")
 
 
-def test_an_open_pool_needs_tokens(interface):
+def test_an_open_pool_needs_tokens_and_tls(interface, tokens):
     words = [FARCALL, "up", "--slurm", interface, "--listen", "0.0.0.0:0"]
-    ran = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-    assert ran.returncode == 2
-    assert "is open to other hosts: add --tokens FILE" in ran.stderr
+    for given in [], ["--tokens", tokens, "--server-user", "ann"]:
+        ran = subprocess.run(
+            [*words, *given], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert ran.returncode == 2
+        assert "is open to other hosts: add --tokens FILE" in ran.stderr
+        assert "--tls FOLDER" in ran.stderr
+
+
+@pytest.mark.usefixtures("slurm")
+def test_a_pool_with_tokens_and_tls(interface, tokens, tmp_path, monkeypatch):
+    tls = tmp_path / "certificates"
+    words = [FARCALL, "access", "certificate", "server", tls, "127.0.0.1"]
+    subprocess.run(words, check=True, capture_output=True, timeout=30)
+    monkeypatch.setenv("FARCALL_CA", str(tls / "authority.pem"))
+    access = {"tls": tls, "tokens": tokens, "server_user": "ann"}
+    pool = farcall.SlurmPool(interface, folder=tmp_path, every=0.2, lead=5, idle=60, **access)
+    with pool.adapt(1, 1):
+        assert pool.address.startswith("metas://127.0.0.1:")
+        wait_until(lambda: servers(pool.address), 60, "a server of Slurm")
+        assert all(one.startswith("farcalls://127.0.0.1:") for one in servers(pool.address))
+        assert pool.connect().function("nap")(1).slept == 1
+        monkeypatch.delenv("FARCALL_TOKEN")
+        with pytest.raises(farcall.Error, match="token"):
+            pool.connect()
+    wait_until(lambda: not jobs(), 60, "the end of the jobs")
 
 
 @pytest.mark.usefixtures("slurm")

@@ -44,7 +44,7 @@ const TICK: Duration = Duration::from_millis(200);
   farcall up --local 2 my.idl --listen 127.0.0.1:0 --threads 1 --pes 1
   farcall up --ssh node1,ann@node2:2222 lapack    # Farcall must be installed there
   farcall up --slurm --min 0 --max 20 --slurm-option=--time=04:00:00 \\
-      --listen 10.0.0.1:3718 --tokens tokens --server-user ann lapack
+      --listen 10.0.0.1:3718 --tls certificates --tokens tokens --server-user ann lapack
   sudo farcall up --lab          # two sites with trunks and gangs, all on this machine
 Then, in another shell:
   FARCALL_METASERVER=localhost farcall call ddot n=3 x=1,2,3 incx=1 y=4,5,6 incy=1")]
@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
     /// of this machine: each node has two links under a trunk and a gang daemon, and the first one
     /// of each site a server, whose parallel functions run as gang jobs. Needs root
     #[arg(long, conflicts_with_all = ["local", "ssh", "slurm", "pickled", "listen", "policy", "pes",
-          "threads", "tokens"])]
+          "threads", "tls", "tokens"])]
     lab: bool,
     #[command(flatten)]
     pool: PoolArguments,
@@ -90,6 +90,20 @@ pub(crate) struct Arguments {
     /// Run Python functions that users send, for `farcall.Executor`
     #[arg(long)]
     pickled: bool,
+    #[command(flatten)]
+    access: Access,
+    #[command(flatten)]
+    life: Life,
+}
+
+/// Who may connect.
+#[derive(Args)]
+struct Access {
+    /// Use TLS, in the metaserver and in the servers, with server.pem and server.key of this
+    /// folder, which all nodes must see. The certificate needs the names and addresses of all of
+    /// their hosts; FARCALL_CA names the file of its authority
+    #[arg(long, value_name = "FOLDER", conflicts_with = "ssh")]
+    tls: Option<PathBuf>,
     /// File of tokens; only clients and servers with one of these tokens can connect. FARCALL_TOKEN
     /// has the token of this command and of the servers
     #[arg(long, value_name = "FILE", requires = "server_user")]
@@ -97,8 +111,17 @@ pub(crate) struct Arguments {
     /// User whose servers may join, by the name of a token
     #[arg(long, value_name = "NAME", requires = "tokens")]
     server_user: Option<String>,
-    #[command(flatten)]
-    life: Life,
+}
+
+impl Access {
+    /// The options of the metaserver and of each server.
+    fn words(&self) -> impl Iterator<Item = String> {
+        let files = [("--tls", &self.tls), ("--tokens", &self.tokens)];
+        let given = files
+            .into_iter()
+            .filter_map(|(name, file)| Some((name, file.as_ref()?)));
+        given.flat_map(|(name, file)| [name.to_string(), file.display().to_string()])
+    }
 }
 
 /// What the processes say, and when they end.
@@ -224,7 +247,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         children: Vec::new(),
         signals,
         key: key()?,
-        has_tokens: arguments.tokens.is_some(),
+        has_tokens: arguments.access.tokens.is_some(),
     };
     let mut meta = vec!["meta".to_string(), "--log".into(), arguments.log().into()];
     let options = [
@@ -235,8 +258,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         let words = value.iter();
         meta.extend(words.flat_map(|value| [name.to_string(), value.clone()]));
     }
-    meta.extend(tokens(arguments));
-    if let Some(user) = &arguments.server_user {
+    meta.extend(arguments.access.words());
+    if let Some(user) = &arguments.access.server_user {
         meta.extend(["--server-user".to_string(), user.clone()]);
     }
     meta.extend(["--store".to_string(), "none".to_string()]);
@@ -255,6 +278,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     // If Slurm runs no server, one must know the interfaces and take the first calls.
     let local = u16::from(arguments.pool.slurm && arguments.pool.min == 0);
     let here = beside(&metaserver).to_string();
+    // A certificate has names.
+    let metaserver = match arguments.access.tls {
+        Some(_) => named(&metaserver),
+        None => metaserver,
+    };
     let local = arguments.local.unwrap_or(local);
     for number in 1..=local {
         let listens = ["--listen", &here, "--metaserver", &metaserver];
@@ -367,17 +395,16 @@ fn pool(
         )));
     }
     let is_local = metaserver.contains("//127.") || metaserver.contains("//[::1]");
-    if !is_local && arguments.tokens.is_none() {
+    if !is_local && (arguments.access.tokens.is_none() || arguments.access.tls.is_none()) {
         let text = format!(
             "{metaserver} is open to other hosts: add --tokens FILE and --server-user NAME, so \
-             that only your servers and clients use it. `farcall access token add` makes them"
+             that only your servers and clients use it, and --tls FOLDER, because tokens never go \
+             over a network without TLS. `farcall access token add` and `farcall access \
+             certificate server` make the files"
         );
         return Err(Failure::usage(text));
     }
-    let named = format!("//{}:", host());
-    let metaserver = metaserver
-        .replace("//0.0.0.0:", &named)
-        .replace("//[::]:", &named);
+    let metaserver = named(metaserver);
     let mut words = server(arguments, &["--metaserver", &metaserver]);
     // Servers whose metaserver was killed end by themselves.
     words.extend(["--idle".to_string(), "3600".to_string()]);
@@ -408,22 +435,18 @@ fn pool(
     slurm::Slurm::start(settings, signals)
 }
 
-/// The name of this machine.
-fn host() -> String {
-    rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned()
+/// The address with the name of this machine in the place of "all addresses".
+fn named(address: &str) -> String {
+    let system = rustix::system::uname();
+    let name = format!("//{}:", system.nodename().to_string_lossy());
+    address
+        .replace("//0.0.0.0:", &name)
+        .replace("//[::]:", &name)
 }
 
 fn state_folder() -> Result<PathBuf, Failure> {
     folders::state()
         .ok_or_else(|| Failure::usage("there is no home folder: add --slurm-folder DIR"))
-}
-
-fn tokens(arguments: &Arguments) -> impl Iterator<Item = String> {
-    let file = arguments.tokens.iter();
-    file.flat_map(|file| ["--tokens".to_string(), file.display().to_string()])
 }
 
 fn ssh_address(host: &str) -> Result<SshAddress, Failure> {
@@ -442,7 +465,7 @@ fn server(arguments: &Arguments, listens: &[&str]) -> Vec<String> {
     words.extend(["--log".to_string(), arguments.log().to_string()]);
     words.extend(arguments.allow_code.then(|| "--allow-code".to_string()));
     words.extend(arguments.pickled.then(|| "--pickled".to_string()));
-    words.extend(tokens(arguments));
+    words.extend(arguments.access.words());
     let counts = [
         ("--pes", arguments.pes.map(|pes| pes.to_string())),
         (

@@ -21,8 +21,9 @@ class SlurmPool:
 
     `libraries` are the interface files, Python modules or names of libraries that the servers
     serve; without any, they run Python functions for `farcall.Executor`. `options` go to `sbatch`.
-    A server whose clients are on other hosts needs `listen`, the address of the metaserver on this
-    host, and the file `tokens` with the name `server_user` in it. The times are in seconds:
+    A pool with nodes or clients on other hosts needs `listen`, the address of the metaserver on
+    this host; `tls`, the folder of a certificate with the names and addresses of all hosts; and the
+    file `tokens` with the name `server_user` in it. The times are in seconds:
 
     - `backlog` of predicted work for each server, above which another one is asked for;
     - `idle`, after which a server that nobody uses leaves;
@@ -37,6 +38,7 @@ class SlurmPool:
         *libraries: str | os.PathLike[str],
         options: Iterable[str] = (),
         listen: str | None = None,
+        tls: str | os.PathLike[str] | None = None,
         tokens: str | os.PathLike[str] | None = None,
         server_user: str | None = None,
         folder: str | os.PathLike[str] | None = None,
@@ -48,6 +50,7 @@ class SlurmPool:
         """Notes the settings. `adapt` starts the pool."""
         given = {
             "--listen": listen or "127.0.0.1:0",
+            "--tls": tls,
             "--tokens": tokens,
             "--server-user": server_user,
             "--slurm-folder": folder,
@@ -87,7 +90,7 @@ class SlurmPool:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if line.startswith("listening on ") and not self._address:
-                self._address = "meta://" + line.split("//", 1)[1].strip()
+                self._address = line.split()[-1].replace("farcall", "meta", 1)
             if line.startswith("page at "):
                 return self
         status = self.close()
@@ -96,7 +99,7 @@ class SlurmPool:
 
     @property
     def address(self) -> str:
-        """The address of the pool, `meta://HOST:PORT`."""
+        """The address of the pool: `meta://HOST:PORT`, or `metas://HOST:PORT` with TLS."""
         if not self._address:
             raise RuntimeError("the pool has not started: call `adapt`")
         return self._address
