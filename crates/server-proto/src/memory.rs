@@ -97,6 +97,7 @@ impl Memory {
     }
 
     /// Bytes of all buffers and segments, including idle ones.
+    #[cfg(test)]
     pub(crate) fn used(&self) -> u64 {
         self.total
     }
@@ -145,7 +146,7 @@ impl Memory {
     }
 
     /// Bytes of all pieces but the idle ones.
-    fn in_use(&self) -> u64 {
+    pub(crate) fn in_use(&self) -> u64 {
         let idle = self.idle.iter().map(|key| self.pieces[*key].bytes);
         self.total - idle.sum::<u64>()
     }

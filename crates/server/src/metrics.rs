@@ -137,7 +137,7 @@ fn gauges(server: Overview<'_>) -> [(&'static str, &'static str, f64); 13] {
         ),
         (
             "memory_bytes",
-            "Memory of call buffers in bytes, including idle ones.",
+            "Memory of call buffers in bytes, without idle ones, which give way to others.",
             memory,
         ),
         (

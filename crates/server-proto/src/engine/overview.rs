@@ -80,7 +80,7 @@ impl<'s> Overview<'s> {
             gpus: self.0.elements.queue.settings().gpus,
             gpus_used: self.0.elements.queue.used_gpus(),
             memory_limit: self.0.cx.memory.limit(),
-            memory: self.0.cx.memory.used(),
+            memory: self.0.cx.memory.in_use(),
             draining: self.0.cx.draining,
             arrays,
             array_bytes,
@@ -155,7 +155,7 @@ impl<'s> Overview<'s> {
         let reservations = self.0.reservations.describe(queue, user, is_operator, now);
         let memory = json!({
             "limit": self.0.cx.memory.limit(),
-            "used": self.0.cx.memory.used(),
+            "used": self.0.cx.memory.in_use(),
         });
         json!({
             "schema": 1,

@@ -309,7 +309,7 @@ fn server(engine: &Engine) -> Server {
         calls: cx.calls.len() as u64,
         backlog_s: engine.board.backlog_s,
         memory: cx.memory.limit(),
-        memory_used: cx.memory.used(),
+        memory_used: cx.memory.in_use(),
         functions: cx.functions.count() as u64,
         reported_s: 0.0,
     }
