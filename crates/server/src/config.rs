@@ -15,7 +15,7 @@ use farcall_schedule::reservation::Bandwidth;
 use farcall_server_proto::{self as proto, DurableLimits, Groups, Limits};
 use farcall_worker::{Reach, Sandbox, Walls};
 use ipnet::IpNet;
-use serde::de::Error as _;
+use serde::de::{Error as _, IgnoredAny};
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::io;
@@ -78,6 +78,8 @@ pub struct Config {
     pub python: Python,
     /// Whether IDL files may contain C text, which is compiled and run.
     pub allow_code: bool,
+    /// Settings of GridRPC clients, which can be in the same file. Servers do not read them.
+    pub client: IgnoredAny,
 }
 
 /// Functions of Python.

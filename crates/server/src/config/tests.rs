@@ -47,6 +47,8 @@ fn unknown_names_are_errors() {
     assert!(Config::parse("lissten = []").is_err());
     assert!(Config::parse("[workers]\ncount = -1").is_err());
     assert!(Config::parse("[queue]\npolicy = \"sjf\"").is_ok());
+    // Those of GridRPC clients can be in the same file.
+    assert!(Config::parse("[client]\nserver = \"node7\"").is_ok());
     let error = Config::parse("[queue]\npolicy = \"lifo\"").unwrap_err();
     assert!(error.to_string().contains("fmpfs"), "{error}");
 }
