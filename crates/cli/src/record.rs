@@ -36,7 +36,7 @@ enum Command {
 
 /// Print the lines of a record: one JSON object for each
 ///
-/// The server may be writing the record. What it has recorded up to a second ago is printed.
+/// The server may still be writing the record. The command then prints it up to a second ago.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall record cat /var/lib/farcall
