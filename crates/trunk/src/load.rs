@@ -6,8 +6,8 @@ use farcall_trunk_proto::Nanos;
 const MILLISECOND: u64 = 1_000_000;
 /// While there is much traffic, what came within a pause is handled at once: each time that the
 /// daemon wakes, and wakes the program that receives, costs more than a frame. A pause is long
-/// enough for so many bytes at the rate of a link, half of what a sender saves as credit, but it has
-/// these bounds.
+/// enough for so many bytes at the rate of a link, half of what a sender saves as credit, but it
+/// has these bounds.
 const PAUSE_BYTES: f64 = 16.0 * 1024.0;
 const PAUSE_LEAST: Nanos = 250_000;
 const PAUSE_MOST: Nanos = 500_000;

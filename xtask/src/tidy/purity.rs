@@ -17,6 +17,7 @@ pub(super) const PURE: &[&str] = &[
     "schedule",
     "server-proto",
     "snapshot",
+    "twin",
 ];
 
 /// Paths that they may not name, nor anything below.
