@@ -104,6 +104,24 @@ def test_the_command(library_server):
     assert wrong.returncode == 1 and "usage:" in wrong.stderr
 
 
+def test_names_that_python_has_for_itself_and_methods_do_no_harm(start, tmp_path, monkeypatch):
+    path = tmp_path / "names.idl"
+    path.write_text("""Module names;
+Define plain(IN int self, OUT int *found) { *found = self; }
+Define hidden(IN int n, OUT int *_found) { *_found = n; }
+DefClass Counter {
+    DefState { static int count; }
+    DefMethod plain(IN int n) { count += n; }
+}
+""")
+    server = start(path, options=["--allow-code"]).connect()
+    (tmp_path / "names.py").write_text(stubs.generate(server, "names"))
+    monkeypatch.syspath_prepend(tmp_path)
+    names = importlib.import_module("names")
+    assert names.plain(server)(3).found == 3
+    assert names.hidden(server)(n=4)[0] == 4
+
+
 def test_an_unknown_module_is_an_error(server):
     with pytest.raises(farcall.UnknownFunction, match="no module `nothing`"):
         stubs.generate(server, "nothing")

@@ -9,7 +9,8 @@ writes a Python module with a function for each function of the module `lapack`:
     solve = dgesv(server)  # server.function("lapack/dgesv"), with its types
     x = solve(n=n, nrhs=1, a=a, lda=n, b=b, ldb=n).b
 
-A call by name may leave out OUT arguments; a call by position must give all of them.
+A call by name may leave out OUT arguments; a call by position must give all of them. Methods of
+objects have no function in the module.
 """
 
 import keyword
@@ -58,11 +59,14 @@ class Future(Protocol, Generic[_Result]):
 
 def generate(server: farcall.Server, module: str) -> str:
     """The text of a Python module with the types of all functions of one module of the server."""
-    names = [summary.name for summary in server.ls()]
+    # A method, which has a class in its name, is called by its object.
+    names = [summary.name for summary in server.ls() if "." not in summary.name]
     mine = [name for name in names if name.rpartition("/")[0] == module]
     if not mine:
         served = ", ".join(sorted({name.rpartition("/")[0] for name in names})) or "none"
-        raise farcall.UnknownFunction(f"no module `{module}`; the server has: {served}")
+        raise farcall.UnknownFunction(
+            f"no module `{module}` with functions; the server has: {served}"
+        )
     parts = [_HEAD.format(module=module)]
     parts.extend("\n".join(_function(server.function(name))) for name in mine)
     return "\n\n".join(parts) + "\n"
@@ -74,7 +78,7 @@ def _function(function: farcall.Function) -> Iterator[str]:
     returned = [each for each in passed if each.mode != "IN" and each.shape]
     stem = _identifier(interface.name)
     names = [*(each.name for each in passed), *(each.name for each in interface.callbacks)]
-    named = all(name.isidentifier() and not keyword.iskeyword(name) for name in names)
+    named = all(map(_is_plain, names))
     result = f"{stem}_result" if returned and named else "Any" if returned else "None"
     if result.endswith("_result"):
         yield f"class {result}(NamedTuple):"
@@ -156,6 +160,12 @@ def _result_type(parameter: farcall.Parameter) -> str:
 def _array(parameter: farcall.Parameter) -> str:
     element = np.dtype(parameter.dtype).type.__name__ if parameter.dtype else "str_"
     return f"npt.NDArray[np.{element}]"
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a method can have an argument of this name, and a named tuple a field."""
+    is_taken = keyword.iskeyword(name) or name == "self" or name.startswith("_")
+    return name.isidentifier() and not is_taken
 
 
 def _identifier(name: str) -> str:
