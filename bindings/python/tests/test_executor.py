@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 
 import farcall
 import farcall.joblib
@@ -262,6 +263,17 @@ def test_large_arrays_that_the_server_has_dropped_are_sent_again(start, tmp_path
         assert executor.submit(np.sum, x).result() == x.size
         time.sleep(1)  # more than the retention
         assert executor.submit(np.sum, x).result() == x.size
+
+
+def test_objects_among_the_modules_that_are_none_do_no_harm(executor, monkeypatch):
+    class Lazy:
+        __file__ = "/program/lazy.py"
+
+    stray = types.ModuleType("nobody_has_this_name")
+    stray.__file__ = "/program/stray.py"
+    monkeypatch.setitem(sys.modules, "lazy", Lazy())
+    monkeypatch.setitem(sys.modules, "stray", stray)
+    assert executor.submit(lambda: 3).result() == 3
 
 
 def test_large_results_come_back(executor):

@@ -162,10 +162,12 @@ class Executor(concurrent.futures.Executor):
 
     def _know_modules(self) -> None:
         """Has the modules of the program pickled with what is in them."""
-        if len(sys.modules) != self._modules:
-            self._modules = len(sys.modules)
+        count = len(sys.modules)
+        if count != self._modules:
             for module in own_modules():
                 self._pickler.register_pickle_by_value(module)
+            # Another thread may have asked meanwhile.
+            self._modules = count
 
     def _watch(self, address: str, function: Function) -> None:
         """Takes servers that join the metaserver at this address, or come back to it."""

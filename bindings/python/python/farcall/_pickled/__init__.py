@@ -7,6 +7,7 @@ of them once. The results come back in pieces.
 
 import functools
 import importlib.metadata
+import os
 import pickle
 import platform
 import sys
@@ -99,9 +100,12 @@ def is_installed(module: str) -> bool:
 def own_modules() -> list[ModuleType]:
     """The imported modules that are files of the program itself, which no server can import."""
     installed = {*_installed(), "farcall", "__main__"}
-    folders = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))
+    folders = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib"))
 
-    def is_own(name: str, module: ModuleType) -> bool:
+    def is_own(name: str, module: object) -> bool:
+        # Programs put other objects among the modules, and modules under other names.
+        if not isinstance(module, ModuleType) or sys.modules.get(module.__name__) is not module:
+            return False
         file = getattr(module, "__file__", None)
         first = name.partition(".")[0]
         if not isinstance(file, str) or first in installed:
