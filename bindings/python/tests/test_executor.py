@@ -276,6 +276,20 @@ def test_objects_among_the_modules_that_are_none_do_no_harm(executor, monkeypatc
     assert executor.submit(lambda: 3).result() == 3
 
 
+def test_a_forked_child_cannot_use_the_executor_of_its_parent(executor):
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            executor.submit(int)
+        except RuntimeError as error:
+            status = 0 if "after a fork" in str(error) else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert executor.submit(int).result() == 0
+
+
 def test_large_results_come_back(executor):
     result = executor.submit(np.arange, 700_000.0).result()
     assert (result == np.arange(700_000.0)).all() and result.flags.writeable

@@ -5,6 +5,7 @@ import concurrent.futures
 import contextlib
 import hashlib
 import json
+import os
 import pickle
 import sys
 import threading
@@ -77,6 +78,7 @@ class Executor(concurrent.futures.Executor):
         self._functions = FunctionPickles(lambda function: self._dump(function, None))
         self._modules = 0
         self._retries = retries
+        self._pid = os.getpid()
         # A condition enters and leaves it by code in Python, where Ctrl-C would leave it locked.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -103,6 +105,10 @@ class Executor(concurrent.futures.Executor):
         self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> concurrent.futures.Future[Any]:
         """Runs `fn(*args, **kwargs)` at a server. The arguments are read before this returns."""
+        if os.getpid() != self._pid:
+            raise RuntimeError(
+                "the executor belongs to the parent of this process: make another one after a fork"
+            )
         work = self._work(fn, args, kwargs)
         with self._lock:
             if self._is_shut:
