@@ -143,6 +143,13 @@ def test_characters_are_small_integers(values):
     assert target.tobytes() == value.tobytes()
 
 
+def test_a_text_alone_is_a_list_of_one():
+    # This is what the result of `OUT string[8] text[1]` is.
+    assert arrays.batch({"text": "up"}).to_pydict() == {"text": ["up"]}
+    both = arrays.batch({"text": "up", "x": np.arange(2.0)})
+    assert both.column("text").to_pylist() == [["up"]]
+
+
 def test_a_call_that_fails_with_a_time_limit_is_not_asked_for_ever():
     asked = []
 

@@ -111,9 +111,9 @@ def _numbers(value: Array) -> Array:
 
 
 def _reals(value: Any) -> Any:
-    """Complex numbers as pairs of reals, and characters as integers."""
-    if isinstance(value, list):
-        return value
+    """Complex numbers as pairs of reals, characters as integers, and a text alone as a list."""
+    if isinstance(value, (list, str)):
+        return [value] if isinstance(value, str) else value
     if value.dtype.kind != "c":
         return _numbers(value)
     value = np.ascontiguousarray(value)
