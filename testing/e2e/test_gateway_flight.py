@@ -408,3 +408,32 @@ def test_a_gateway_makes_functions_of_another_server_callable(start, work, tmp_p
         assert server.function("far/twice")(3, np.arange(3.0)).x.tolist() == [0, 2, 4]
         x = np.arange(4.0)
         assert server.function("far/ddot")(4, x, 1, x, 1).r == 14
+
+
+def test_functions_of_another_server_pass_complex_numbers_and_texts(start, tmp_path):
+    config = tmp_path / "farcall.toml"
+    config.write_text("[workers]\nnetwork = true\n")
+    path = tmp_path / "work.idl"
+    path.write_text("""Module work;
+Define twice(IN int n, IN dcomplex a, IN dcomplex z[n], OUT dcomplex w[n], OUT scomplex m[n][2])
+{
+    int i;
+    for (i = 0; i < n; i++) { w[i] = a * z[i]; m[2 * i] = z[i]; m[2 * i + 1] = i; }
+}
+Define say(IN string s, INOUT string[8] t[2], OUT string[8] u[1])
+{
+    t[0][0] = s[0];
+    strcpy(u[0], s);
+}
+""")
+    far = start(path, options=["--allow-code"])
+    with gateway("flight", far.address) as gate:
+        assert module(tmp_path / "far.py", "--from", gate.url).returncode == 0
+        server = start(tmp_path / "far.py", options=["--config", str(config)]).connect()
+        z = np.array([1 + 2j, 3])
+        for count in (1, 2):
+            found = server.function("far/twice")(n=count, a=1j, z=z[:count])
+            assert found.w.tolist() == (1j * z[:count]).tolist()
+            assert found.m.tolist() == [[1 + 2j, 0], [3, 1]][:count]
+        found = server.function("far/say")(s="up", t=["ab", "cd"])
+        assert (found.t, found.u) == (["ub", "cd"], "up")

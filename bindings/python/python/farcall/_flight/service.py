@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyarrow import flight
 
@@ -36,6 +35,9 @@ _TYPES = {
     pa.float32(): "float",
     pa.float64(): "double",
 }
+# The types of results that differ from those of their columns, and the type that stands for others.
+_RESULTS = {"string": None, "scomplex": "complex64", "dcomplex": "complex128"}
+_REAL = "float64"
 
 
 class Service:
@@ -84,17 +86,18 @@ class Service:
         scalars: Mapping[str, Any],
         given: Mapping[str, Any],
         changed: Mapping[str, Any],
-        returned: Sequence[str],
+        returned: Sequence[str] | Mapping[str, str | None],
     ) -> Any:
         """Exchanges a record batch: `given` arrays for `changed` and `returned` ones.
 
         With scalars, the command is a JSON object with `function` and `arguments`; without, it is
-        the name.
+        the name. If complex numbers or texts are returned, each name has its type, and texts None.
         """
         options = self._options()
         command = name.encode()
         if scalars:
-            command = json.dumps({"function": name, "arguments": scalars}).encode()
+            told = {"function": name, "arguments": scalars}
+            command = json.dumps(told, default=_pair).encode()
         what = flight.FlightDescriptor.for_command(command)
         batch = arrays.batch(given)
         writer, reader = self._client.do_exchange(what, options)
@@ -105,8 +108,12 @@ class Service:
             answer = _only(reader)
         answer.validate(full=True)
         for one, array in changed.items():
-            arrays.fill(one, array, _named(answer, one, array.dtype))
-        return _results([_named(answer, one, None) for one in returned])
+            if isinstance(array, list):  # of texts
+                array[:] = _named(answer, one, None)
+            else:
+                arrays.fill(one, array, _named(answer, one, array.dtype.str))
+        types = returned if isinstance(returned, Mapping) else dict.fromkeys(returned, _REAL)
+        return _results([_named(answer, one, dtype) for one, dtype in types.items()])
 
 
 def _only(reader: Any) -> Any:
@@ -124,11 +131,16 @@ def _only(reader: Any) -> Any:
     return found
 
 
-def _named(batch: Any, name: str, dtype: Any) -> Any:
+def _pair(value: complex) -> list[float]:
+    """A complex number in a command."""
+    return [value.real, value.imag]
+
+
+def _named(batch: Any, name: str, dtype: str | None) -> Any:
     if name not in batch.schema.names:
         raise ValueError(f"the service returned no `{name}`: {', '.join(batch.schema.names)}")
     column = batch.column(batch.schema.names.index(name))
-    return arrays.array(name, column, np.dtype(dtype or float).str)
+    return arrays.array(name, column, dtype)
 
 
 def _results(values: Sequence[Any]) -> Any:
@@ -215,11 +227,12 @@ def _exchange(text: str, name: str | None = None) -> str:
         raise ValueError(f"`{text}` is not an interface: write name(IN int n, INOUT double x[n])")
     plain, inside = whole.groups()
     params = [_parameter(one) for one in re.split(r",(?![^\[]*\])", inside) if one.strip()]
-    taken = [one for mode, one, _ in params if mode != "OUT"]
-    scalars = [one for mode, one, is_array in params if mode == "IN" and not is_array]
-    given = [one for mode, one, is_array in params if mode != "OUT" and is_array]
-    changed = [one for mode, one, _ in params if mode == "INOUT"]
-    returned = [one for mode, one, _ in params if mode == "OUT"]
+    taken = [one for mode, _, one, _ in params if mode != "OUT"]
+    scalars = [one for mode, _, one, is_array in params if mode == "IN" and not is_array]
+    given = [one for mode, _, one, is_array in params if mode != "OUT" and is_array]
+    changed = [one for mode, _, one, _ in params if mode == "INOUT"]
+    types = {one: _RESULTS.get(kind, _REAL) for mode, kind, one, _ in params if mode == "OUT"}
+    returned = list(types) if set(types.values()) <= {_REAL} else types
 
     def shown(names: Sequence[str]) -> str:
         return "{" + ", ".join(f"{one!r}: {one}" for one in names) + "}"
@@ -229,13 +242,14 @@ def _exchange(text: str, name: str | None = None) -> str:
     return _function(interface, plain, taken, f"service.exchange({', '.join(words)})")
 
 
-def _parameter(text: str) -> tuple[str, str, bool]:
-    """Mode, name, and whether it is an array."""
-    found = re.fullmatch(r"\s*(IN|OUT|INOUT)\s+[\w\s]+?(?:\[[^]]*\])?\s+(\w+)\s*(\[.*\])?\s*", text)
+def _parameter(text: str) -> tuple[str, str, str, bool]:
+    """Mode, type, name, and whether it is an array."""
+    form = r"\s*(IN|OUT|INOUT)\s+([\w\s]+?)(?:\[[^]]*\])?\s+(\w+)\s*(\[.*\])?\s*"
+    found = re.fullmatch(form, text)
     if found is None:
         raise ValueError(f"`{text.strip()}` is not a parameter: write MODE TYPE NAME[SIZE]")
-    mode, name, sizes = found.groups()
-    return mode, name, bool(sizes)
+    mode, kind, name, sizes = found.groups()
+    return mode, kind, name, bool(sizes)
 
 
 def _identifier(text: str) -> str:
