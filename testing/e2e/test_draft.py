@@ -231,7 +231,11 @@ def test_python_hints_that_say_little(tmp_path):
         "def odd(x: [1, 2]) -> float:\n    return 1.0\n"
         "def steps(n_steps: int, x: list[float]) -> list[float]:\n    return x\n"
         "def fixed(n_steps: int) -> list[float]:\n    return [1.0]\n"
-        "def some(x: npt.NDArray[np.floating]) -> float:\n    return 1.0\n",
+        "def some(x: npt.NDArray[np.floating]) -> float:\n    return 1.0\n"
+        "class Lines:\n"
+        "    def __class_getitem__(cls, _):\n        raise ValueError('two\\nlines')\n"
+        "def told(x: 'Lines[1]') -> float:\n    return 1.0\n"
+        "def wide(größe: float) -> float:\n    return 1.0\n",
         "drafted.py",
     )
     assert "left out: unknown: its type hints cannot be read: name 'Missing' is not defined" in text
@@ -239,6 +243,8 @@ def test_python_hints_that_say_little(tmp_path):
     assert "# ? are the elements of `x` double?" in text
     assert "# ? has `value` the size n_x?" in text
     assert "left out: fixed: no argument has the size of its result" in text
+    assert "# ? left out: told: its type hints cannot be read: two lines" in text
+    assert "left out: wide: `größe` is no name of an interface" in text
 
 
 def test_python_functions_may_have_any_name(start, tmp_path):

@@ -51,7 +51,9 @@ def read(path: pathlib.Path) -> str:
         try:
             lines += ["", "", *_function(farcall, module, name, function)]
             served += 1
-        except RefusedError as reason:
+        except RefusedError as error:
+            # The text of an error can have several lines.
+            reason = " ".join(str(error).split())
             lines += ["", "", f"# ? left out: {name}: {reason}"]
     if served == 0:
         raise ValueError(f"{path}: no function has type hints that an interface can state")
@@ -123,6 +125,9 @@ def _function(farcall: str, module: str, name: str, function: Any) -> list[str]:
     declared: list[str] = []
     questions: list[str] = []
     own = [parameter.name for parameter in parameters]
+    for word in (name, *own):
+        if not word.isascii():
+            raise RefusedError(f"`{word}` is no name of an interface: use a-z, A-Z, digits and _")
     # The interface language takes some names for itself.
     names = [one if name_of(one) == one else free_name(name_of(one), own) for one in own]
     for parameter, shown in zip(own, names, strict=True):
