@@ -59,8 +59,9 @@ def test_a_c_header(start, tmp_path):
     (tmp_path / "heat.h").write_text(HEADER)
     (tmp_path / "heat.c").write_text(SOURCE)
     build(tmp_path, "libheat.so", "cc", "heat.c")
-    draft(tmp_path, "heat.h", "-o", "heat.idl")
+    said = draft(tmp_path, "heat.h", "-o", "heat.idl").stderr
     text = (tmp_path / "heat.idl").read_text()
+    assert f"it has questions in {text.count('/* ? ')} places" in said
     assert "/* ? left out: use: `o` is `struct opaque *`, which no interface has */" in text
     assert "/* ? is its size n? is it only written (OUT)? */" in text
     functions = check(tmp_path, "heat.idl")

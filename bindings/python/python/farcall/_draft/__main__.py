@@ -46,8 +46,8 @@ def write(
         print(text, end="")
     else:
         output.write_text(text, encoding="utf-8")
-        asked = text.count("? ")
-        print(f"wrote {output}; it has {asked} questions, each after a `?`", file=sys.stderr)
+        places = text.count("/* ? ") + text.count("# ? ")
+        print(f"wrote {output}; it has questions in {places} places, after a `?`", file=sys.stderr)
 
 
 def draft(arguments: argparse.Namespace) -> tuple[str, list[str]]:
