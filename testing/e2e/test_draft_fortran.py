@@ -409,6 +409,20 @@ end module
     assert "Define other(INOUT double x[1])" in text
 
 
+def test_an_argument_whose_declaration_is_not_read_has_no_type(tmp_path):
+    text = drafted(
+        tmp_path,
+        "shapes.f90",
+        "module shapes\n  implicit none\n  type :: circle\n    real(8) :: r\n  end type\n"
+        "contains\n  function area(self) result(a)\n    class(circle), intent(in) :: self\n"
+        "    real(8) :: a\n    a = self%r\n  end function\n"
+        "  subroutine fill(n, x)\n    integer, intent(in) :: n\n"
+        "    real(8), intent(out) :: x(n)\n    x = 1\n  end subroutine\nend module\n",
+    )
+    assert "left out: area: the parser of f2py does not read the declaration of `self`" in text
+    assert "Define fill(IN int n, OUT double x[n])" in text
+
+
 def test_callbacks_of_a_fortran_module(start, tmp_path):
     source = """
 module backs

@@ -308,6 +308,8 @@ class _Reader:
         return kind
 
     def _type(self, name: str) -> str:
+        if "typespec" not in self._variable(name) and _implicit_rules(self.block)[0] is None:
+            raise RefusedError(f"the parser of f2py does not read the declaration of `{name}`")
         spec = self._typespec(name)
         plain = {"double precision": "double", "double complex": "dcomplex", "character": "char"}
         sized = {"integer": _INTEGERS, "real": _REALS, "complex": _COMPLEX, "logical": _LOGICALS}
