@@ -223,6 +223,20 @@ def test_python_functions_of_lists_get_lists(start, tmp_path):
     assert server.call("served_lists/thrice", x=np.array([1, 2])).value == 6
 
 
+def test_python_functions_of_truth_values_get_them(start, tmp_path):
+    (tmp_path / "masks.py").write_text(
+        "import numpy as np\nimport numpy.typing as npt\n"
+        "def total(x: npt.NDArray[np.float64], mask: npt.NDArray[np.bool_], turn: bool) -> float:\n"
+        "    assert isinstance(turn, bool)\n"
+        "    return float(x[~mask if turn else mask].sum())\n"
+    )
+    draft(tmp_path, "masks.py", "-o", "served_masks.py")
+    server = start(tmp_path / "served_masks.py", options=["--no-sandbox"]).connect()
+    given = {"n_x": 3, "x": np.array([1.0, 2, 4]), "n_mask": 3, "mask": [True, False, True]}
+    assert server.call("served_masks/total", **given, turn=False).value == 5
+    assert server.call("served_masks/total", **given, turn=True).value == 2
+
+
 def test_python_hints_that_say_little(tmp_path):
     text = drafted(
         tmp_path,

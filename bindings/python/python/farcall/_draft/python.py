@@ -149,9 +149,7 @@ def _function(farcall: str, module: str, name: str, function: Any) -> list[str]:
     description = description.replace("\\", "\\\\").replace('"', '\\"')
     given = []
     for one, shown in zip(parameters, names, strict=True):
-        # Lists do other things than arrays: `x + x` has twice as many elements.
-        is_list = typing.get_origin(hints[one.name]) in _LISTS
-        value = f"{shown}.tolist()" if is_list else shown
+        value = _passed(shown, hints[one.name])
         given.append(f"{one.name}={value}" if one.kind == one.KEYWORD_ONLY else value)
     return [
         *(f"# ? {question}" for question in questions),
@@ -170,6 +168,18 @@ def _declaration(name: str, hint: Any, names: list[str]) -> tuple[list[str], lis
     size = free_name(f"n_{name}", names)
     question = f"`{name}` is taken as a vector: has it more dimensions, as in [n][m]?"
     return [f"IN long {size}", f"IN {element} {name}[{size}]"], [question, *asked]
+
+
+def _passed(name: str, hint: Any) -> str:
+    """What the function gets for a parameter."""
+    # Lists do other things than arrays: `x + x` has twice as many elements.
+    if typing.get_origin(hint) in _LISTS:
+        return f"{name}.tolist()"
+    # A `bool` of the interface language is a small integer: `x[mask]` would take it as an index.
+    if hint is bool:
+        return f"bool({name})"
+    is_scalar = isinstance(hint, type) and hint in _SCALARS
+    return f"{name}.astype(bool)" if not is_scalar and _element(name, hint)[0] == "bool" else name
 
 
 def _result(name: str, hint: Any, sizes: list[str]) -> tuple[str, list[str]]:
