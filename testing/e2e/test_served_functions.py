@@ -63,7 +63,9 @@ def dies(n):
     os.kill(os.getpid(), signal.SIGKILL)
 
 @farcall.library
-def smooth(n: farcall.In[int], x: farcall.InOut["float64[n]"], least: farcall.Out["float64[1]"]):
+def smooth(
+    n: farcall.In[int], x: farcall.InOut["float64[max(n, 1)]"], least: farcall.Out["float64[1]"]
+):
     x *= 2
     least[0] = x.min()
 

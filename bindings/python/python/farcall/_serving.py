@@ -81,7 +81,10 @@ class Annotation:
                 f"`{name}`: {self.type!r} is not a type; write int, float, complex, str, the name "
                 'of a NumPy type, or an array such as "float64[n, m]"'
             )
-        shape = "".join(f"[{size.strip()}]" for size in sizes[:-1].split(",")) if sizes else ""
+        # Commas between sizes are no commas in `max(n, 1)`.
+        between = r",(?![^()]*(?:\([^()]*\)[^()]*)*\))"
+        every = re.split(between, sizes[:-1]) if sizes else []
+        shape = "".join(f"[{size.strip()}]" for size in every)
         if not shape and self.mode != "IN":
             raise TypeError(f'`{name}`: {self.mode} parameters are arrays, such as "float64[1]"')
         return f"{self.mode} {_TYPES[element]} {name}{shape}"
