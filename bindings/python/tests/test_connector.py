@@ -52,6 +52,7 @@ def permits(allowed, address):
     [
         ("https://Data.Example.org/A.npy", "https://data.example.org/A.npy"),
         ("HTTPS://data.example.org:443/a?b=c%20d", "https://data.example.org/a?b=c%20d"),
+        ("https://Data.Example.org?Q=A/B", "https://data.example.org/?Q=A/B"),
         ("http://[2001:db8::1]:8080", "http://[2001:db8::1]:8080/"),
         ("file:///srv/a.npy", "file:///srv/a.npy"),
         ("file:/srv/a.npy", "file:///srv/a.npy"),

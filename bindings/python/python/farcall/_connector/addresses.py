@@ -129,8 +129,9 @@ def parse(text: str) -> Address:
     scheme = scheme.lower()
     if colon and scheme in LOCAL:
         return Address(scheme, "", 0, _local_path(scheme, rest, text))
-    authority, slash, path = rest.removeprefix("//").partition("/")
-    found = _REMOTE.fullmatch(f"{scheme}://{authority.lower()}{slash}{path}")
+    remote = rest.removeprefix("//")
+    authority = re.split(r"[/?]", remote, maxsplit=1)[0]
+    found = _REMOTE.fullmatch(f"{scheme}://{authority.lower()}{remote[len(authority) :]}")
     if not colon or not rest.startswith("//") or scheme not in PORTS or found is None:
         raise RefusedError(
             f"`{text}` is not an address that a server reads: it reads "
