@@ -244,12 +244,20 @@ def test_a_column_can_be_called_j():
     assert table("1j\n2\n", wanted="dcomplex").tolist() == [1j, 2]
 
 
+def test_names_may_look_like_numbers_and_like_missing_ones():
+    assert table("Na\n1\n", columns=["Na"]).tolist() == [1]
+    assert table("Na,\n1,2\n", columns=["Na"]).tolist() == [1]
+    assert table("time,0.5,?\n1,2,3\n", columns=["0.5"]).tolist() == [2]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("a,b\nx,2\n", "'x' to float64 at row 1, column 1"),
         ("a,b\n1,2\n3,x\n", "'x' to float64 at row 2, column 2"),
         ("a,b\n1,2\n3\n", "changed from 2 to 1 at row 2$"),
+        ("NA,2\n3,4\n", "'NA' to float64 at row 1, column 1"),
+        ("1,,#N/A\n3,4,5\n", "'' to float64 at row 1, column 2"),
     ],
 )
 def test_errors_of_a_table_count_rows_from_1(text, said):

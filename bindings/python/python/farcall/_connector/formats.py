@@ -45,6 +45,8 @@ ELEMENTS = {
 
 _PIECE = 1 << 20
 _WHOLE = re.compile(r"\s*[+-]?[0-9]+\s*")
+# What programs write for a number that is missing.
+_MISSING = frozenset(("", "-", ".", "?", "#n/a", "missing", "n/a", "na", "none", "null"))
 _NAMES = {code: name for name, code in reversed(ELEMENTS.items())}
 _WIDER = {"b1": "u1", "f2": "f4"}
 _ENDS = {
@@ -264,9 +266,7 @@ def _read_table(content: Content, delimiter: str, asked: dict[str, Any]) -> Arra
     try:
         first = next(csv.reader([text.readline()], delimiter=delimiter), [])
         names = [name.strip() for name in first]
-        # An empty field is a number that is missing, unless others are names.
-        number = complex if dtype.kind == "c" else float
-        has_names = any(name and not _is_number(name, number) for name in names)
+        has_names = _are_names(names, complex if dtype.kind == "c" else float)
         picked = None
         if columns is not None:
             absent = [name for name in columns if names.count(name) != 1 or not has_names]
@@ -338,6 +338,13 @@ def _check_whole(
                     f"the source `{source}` has the whole number {field.strip()}, which {dtype} "
                     f'cannot hold: give dtype="int64", or dtype="{dtype}" to have it rounded'
                 )
+
+
+def _are_names(fields: Sequence[str], number: type[float | complex]) -> bool:
+    """Whether the first line of a table has something else than numbers, also missing ones."""
+    others = [field for field in fields if not _is_number(field, number)]
+    is_row = len(others) < len(fields)
+    return any(one.lower() not in (_MISSING if is_row else ("",)) for one in others)
 
 
 def _is_number(word: str, number: type[float | complex]) -> bool:
