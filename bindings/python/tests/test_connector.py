@@ -16,8 +16,10 @@ import pyarrow as pa
 import pytest
 from farcall._connector import __main__ as loop
 from farcall._connector import addresses, arrow, content, formats, network, parts
+from farcall._connector import flight as flights
 from farcall._connector import http as web
 from farcall._connector.errors import RefusedError, SourceError, UnfitError, UnreachableError
+from pyarrow import flight
 
 
 def told_of(address, *networks, endpoint=None):
@@ -176,6 +178,28 @@ def test_a_host_is_looked_up_once(monkeypatch):
         with pytest.raises(RefusedError, match="not public"):
             network.connect(address, plain, network.Deadline("a", 1.0))
     assert len(reached) == 1
+
+
+def test_a_flight_is_asked_for_where_its_host_answers(monkeypatch):
+    """A host can have an address of IPv6 at which the service does not listen."""
+    table = pa.table({"x": [1.0, 2.0]})
+
+    class Flights(flight.FlightServerBase):
+        def do_get(self, _context, _ticket):
+            return flight.RecordBatchStream(table)
+
+    look_up = socket.getaddrinfo
+
+    def both(host, *rest, **options):
+        hosts = ["::1", "127.0.0.1"] if host == "lab.example.org" else [host]
+        return [found for one in hosts for found in look_up(one, *rest, **options)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", both)
+    with Flights("grpc://127.0.0.1:0") as service:
+        address = addresses.parse(f"flight://lab.example.org:{service.port}/")
+        lab = entry(str(address), "127.0.0.0/8", "::1/128")
+        found = flights.read(address, lab, {"query": "all", "columns": None})
+        assert found.tolist() == [1, 2]
 
 
 def test_a_server_without_pyarrow_names_it(monkeypatch):

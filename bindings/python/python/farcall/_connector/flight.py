@@ -10,7 +10,7 @@ import pyarrow.flight as fl
 
 from . import arrow
 from .errors import MissingError, RefusedError, SourceError, TooLargeError, UnreachableError
-from .network import Deadline, resolve
+from .network import Deadline, answering
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,7 +73,7 @@ class _Service:
         self._address = address
         self._entry = entry
         self._deadline = deadline
-        host = resolve(address, entry, str(address))[0]
+        host = answering(address, entry, deadline)
         has_tls = entry.certificates is not None
         most = min(entry.max_bytes + _OF_MESSAGE, (1 << 31) - 1)
         name = address.host.strip("[]")

@@ -73,3 +73,12 @@ def connect(address: Address, entry: Entry, deadline: Deadline) -> socket.socket
         except OSError as error:
             last = error
     raise UnreachableError(f"the source `{deadline.source}` cannot be reached: {last}") from None
+
+
+def answering(address: Address, entry: Entry, deadline: Deadline) -> str:
+    """The first of the checked IP addresses of a host that takes a connection."""
+    known = resolve(address, entry, deadline.source)
+    if len(known) == 1:
+        return known[0]
+    with connect(address, entry, deadline) as found:
+        return str(found.getpeername()[0])
