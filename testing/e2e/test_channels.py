@@ -7,7 +7,10 @@ import subprocess
 import sys
 import time
 
+import farcall
+import numpy as np
 import pytest
+from farcall import channel
 from gangs import Gang
 from programs import compile_c
 from servers import ROOT, wait_until
@@ -183,6 +186,15 @@ def test_python_without_a_job():
     )
     assert ran.returncode == 1
     assert "ChannelError: this process does not belong to a gang job" in ran.stderr
+
+
+def test_a_buffer_that_is_not_contiguous_is_not_filled_by_a_copy():
+    """A copy would get what arrives, and the caller's array nothing."""
+    columns = np.zeros((4, 4))[:, :2]
+    with pytest.raises(farcall.ArgumentError, match="copy it into this one afterwards"):
+        channel._writable(columns)
+    with pytest.raises(farcall.ArgumentError, match="send numpy"):
+        channel._readable(columns)
 
 
 def test_without_a_daemon_there_is_no_channel(tmp_path):

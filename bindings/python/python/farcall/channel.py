@@ -191,19 +191,21 @@ class Channel:
         return floats
 
 
-def _readable(data: _Data) -> npt.NDArray[np.uint8]:
+def _readable(
+    data: _Data, remedy: str = "send numpy.ascontiguousarray(array)"
+) -> npt.NDArray[np.uint8]:
     """The bytes of a contiguous array or buffer, without a copy."""
     refuse_mask(data)
     array = data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
     if array.dtype.hasobject:
         raise ArgumentError("the array has Python objects; only numbers can be sent")
     if not array.flags.c_contiguous:
-        raise ArgumentError("the array is not contiguous; send numpy.ascontiguousarray(array)")
+        raise ArgumentError(f"the array is not contiguous; {remedy}")
     return array.reshape(-1).view(np.uint8)
 
 
 def _writable(buffer: _Data) -> npt.NDArray[np.uint8]:
-    array = _readable(buffer)
+    array = _readable(buffer, "use one that is, and copy it into this one afterwards")
     if not array.flags.writeable:
         raise ArgumentError("the buffer is read-only")
     return array
