@@ -106,3 +106,20 @@ def test_a_device_does_not_lose_the_mask_of_an_array():
     device = cuda.Device(types.SimpleNamespace(new=lambda _name: None))
     with pytest.raises(farcall.ArgumentError, match="its mask would be lost"):
         device.put(np.ma.masked_array([1.0, 2.0], mask=[0, 1]))
+
+
+def test_two_threads_may_release_the_arrays_of_a_device():
+    class Taken(list):
+        """Numbers that another thread takes as soon as this one has counted them."""
+
+        def __len__(self):
+            count = super().__len__()
+            self.clear()
+            return count
+
+    called = []
+    methods = types.SimpleNamespace(method=lambda name: lambda *_: called.append(name))
+    device = cuda.Device(types.SimpleNamespace(new=lambda _name: methods))
+    device._unused = Taken([1, 2])
+    device._call("memory")
+    assert called[-1] == "memory"

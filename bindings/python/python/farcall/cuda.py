@@ -9,6 +9,7 @@ Only `put` and `get` move elements. The server must serve `libraries/cuda.idl`, 
 cuda` does. A device is an object at the server (docs/objects.md), so its arrays live as long as it.
 """
 
+import contextlib
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -174,8 +175,11 @@ class Device:
         return array._number
 
     def _call(self, method: str, *arguments: Any) -> Any:
-        # More may come meanwhile, from the garbage collector or another thread.
-        unused = [self._unused.pop() for _ in range(len(self._unused))]
+        unused: list[int] = []
+        # The garbage collector may add more meanwhile, and another thread may take some.
+        with contextlib.suppress(IndexError):
+            while True:
+                unused.append(self._unused.pop())
         if unused:
             self._object.method("drop")(len(unused), np.array(unused, np.int64))
         return self._object.method(method)(*arguments)
