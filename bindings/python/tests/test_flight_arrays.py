@@ -1,12 +1,14 @@
 """Columns of record batches as arrays, and arrays as columns (`farcall._flight.arrays`)."""
 
+import functools
+import gc
 import types
 
 import farcall
 import numpy as np
 import pyarrow as pa
 import pytest
-from farcall._flight import arrays, gateway
+from farcall._flight import arrays, gateway, memory
 
 
 @pytest.mark.parametrize(
@@ -162,8 +164,41 @@ def test_a_call_that_fails_with_a_time_limit_is_not_asked_for_ever():
     future = types.SimpleNamespace(result=result, done=lambda: True)
     function = types.SimpleNamespace(call_async=lambda: future)
     own = types.SimpleNamespace(_arguments=lambda *_: {}, _seconds=60.0)
+    own._results = functools.partial(gateway.Gateway._results, own)
     with pytest.raises(farcall.TimeoutError, match="the arguments stalled"):
         gateway.Gateway._call(own, None, None, function, {}, None)
+
+
+def test_no_other_call_gets_the_memory_of_a_call_that_was_given_up():
+    """It may write to its arrays until the server has ended it."""
+    made = []
+
+    def share(size):
+        made.append(np.empty(size, np.uint8))
+        return types.SimpleNamespace(__array_interface__=made[-1].__array_interface__)
+
+    shared = memory.Memory(types.SimpleNamespace(_share=share), clears=False)
+    size = (100, 1000)
+
+    def call(*results):
+        array = shared.empty(size, np.dtype(float), "F")
+        own = types.SimpleNamespace(
+            _arguments=lambda *_: {"x": array}, _results=lambda *_: next(iter(results))
+        )
+        parameters = [types.SimpleNamespace(name="x", mode="OUT")]
+        interface = types.SimpleNamespace(parameters=parameters)
+        function = types.SimpleNamespace(call_async=lambda **_: None, interface=interface)
+        gateway.Gateway._call(own, None, shared, function, {}, None)
+
+    for _ in range(2):
+        call(types.SimpleNamespace(x=np.ones(1)))
+        gc.collect()
+        assert len(made) == 1
+    with pytest.raises(StopIteration):
+        call()
+    gc.collect()
+    call(types.SimpleNamespace(x=np.ones(1)))
+    assert len(made) == 2
 
 
 def test_a_server_that_is_away_hides_its_own_functions_alone():

@@ -214,16 +214,26 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]
     ) -> Any:
         arguments = self._arguments(memory, function, scalars, batch)
         future = function.call_async(**arguments)
+        try:
+            results = self._results(context, function, future)
+        except BaseException:
+            # A call that was given up may write to its arrays until the server has ended it.
+            for array in arguments.values():
+                memory.leave(array)
+            raise
+        returned = [one.name for one in function.interface.parameters if one.mode in _RETURNED]
+        return arrays.batch({name: getattr(results, name) for name in returned})
+
+    def _results(self, context: Any, function: Function, future: Any) -> Any:
+        """Waits for a call, which is given up if nobody waits for it any more."""
         end = time.monotonic() + self._seconds
         while True:
             wait = min(_LOOK, end - time.monotonic())
             with contextlib.suppress(farcall.TimeoutError):
-                results = future.result(timeout=max(wait, 1e-3))
-                break
+                return future.result(timeout=max(wait, 1e-3))
             if future.done():
                 # The call itself may have failed by a time limit.
-                results = future.result()
-                break
+                return future.result()
             if context.is_cancelled():
                 future.cancel()
                 raise flight.FlightCancelledError("the caller has gone; the call was given up")
@@ -236,8 +246,6 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]
                     f"{function.name} took longer than {self._seconds:g} s, the time limit of the "
                     "gateway"
                 )
-        returned = [one.name for one in function.interface.parameters if one.mode in _RETURNED]
-        return arrays.batch({name: getattr(results, name) for name in returned})
 
     def _arguments(
         self, memory: Memory, function: Function, scalars: Mapping[str, Any], batch: Any

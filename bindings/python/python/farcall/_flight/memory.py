@@ -32,6 +32,8 @@ class Memory:
         self._lock = threading.RLock()
         self._free: dict[int, list[SharedMemory]] = {}
         self._kept = 0
+        # What gives memory back, by the arrays that all views of it refer to.
+        self._ends: dict[int, Any] = {}
 
     def empty(
         self, shape: Sequence[int], dtype: np.dtype[Any], order: Literal["C", "F"]
@@ -44,7 +46,7 @@ class Memory:
             return make(shape, dtype, order)
         # All views of the array refer to this one.
         root = np.asarray(memory)
-        weakref.finalize(root, self._give, size, memory)
+        self._ends[id(root)] = weakref.finalize(root, self._give, id(root), size, memory)
         return root[:size].view(dtype).reshape(shape, order=order)
 
     def _take(self, size: int) -> SharedMemory | None:
@@ -63,8 +65,17 @@ class Memory:
             np.asarray(memory)[:size] = 0
         return memory
 
-    def _give(self, size: int, memory: SharedMemory) -> None:
+    def leave(self, array: Any) -> None:
+        """Keeps the memory of an array of a call for no later one."""
+        while isinstance(array, np.ndarray) and isinstance(array.base, np.ndarray):
+            array = array.base
+        end = self._ends.pop(id(array), None)
+        if end is not None:
+            end.detach()
+
+    def _give(self, root: int, size: int, memory: SharedMemory) -> None:
         with self._lock:
+            self._ends.pop(root, None)
             if self._kept + size <= _MOST_KEPT:
                 self._kept += size
                 self._free.setdefault(size, []).append(memory)
