@@ -4,8 +4,9 @@ import builtins
 import pickle
 
 import farcall
+import farcall.scipy
 import pytest
-from farcall import _serving
+from farcall import _serving, fft, linalg
 
 
 def subclasses(base):
@@ -101,3 +102,10 @@ def test_annotations_that_state_no_interface_are_refused():
         f.__annotations__["x"] = annotation
         with pytest.raises(TypeError, match=text):
             farcall.library(f)
+
+
+@pytest.mark.parametrize("module", [linalg, fft, farcall.scipy.linalg, farcall.scipy.fft])
+def test_a_shell_can_complete_the_names_of_functions(module):
+    assert set(module.__all__) <= set(dir(module))
+    assert all(hasattr(module, name) for name in dir(module))
+    assert "copied" not in dir(module)

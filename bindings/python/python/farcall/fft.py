@@ -68,6 +68,11 @@ _compiled = "pfu" if hasattr(_numpys, "pfu") else "pfi"
 _copied = copied(_numpys, {_compiled: Transforms(getattr(_numpys, _compiled))}, __name__)
 
 
+def __dir__() -> list[str]:
+    """The functions, for those who complete a name."""
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     """The function with a server under it."""
     if name in __all__:

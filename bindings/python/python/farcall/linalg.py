@@ -99,6 +99,11 @@ def _svdvals(x: Any, /) -> Any:
 vars(_copied).setdefault("svdvals", _svdvals)
 
 
+def __dir__() -> list[str]:
+    """The functions, for those who complete a name."""
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     """The function with a server under it, or NumPy's own."""
     if name in _HERE:

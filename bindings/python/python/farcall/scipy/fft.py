@@ -107,6 +107,11 @@ def _after_backends(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
 _copied = _functions()
 
 
+def __dir__() -> list[str]:
+    """The functions and those of SciPy, for those who complete a name."""
+    return sorted({*__all__, *importlib.import_module("scipy.fft").__all__})
+
+
 def __getattr__(name: str) -> Any:
     """The function with a server under it, or SciPy's own."""
     if name.startswith("__"):

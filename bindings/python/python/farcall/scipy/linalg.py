@@ -117,6 +117,11 @@ def _either_det(det: Callable[..., Any], in_place: Callable[..., Any]) -> Callab
 _copied = _functions()
 
 
+def __dir__() -> list[str]:
+    """The functions and those of SciPy, for those who complete a name."""
+    return sorted({*__all__, *importlib.import_module("scipy.linalg").__all__})
+
+
 def __getattr__(name: str) -> Any:
     """The function with a server under it, or SciPy's own."""
     if name in _copied:
