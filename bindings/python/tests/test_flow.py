@@ -60,6 +60,10 @@ def test_wrong_arguments_say_what_is_right(tmp_path):
         flow.messages([0.5], [1], 1)
     with pytest.raises(ValueError, match="message 0"):
         flow.messages([0], [1], -1)
+    with pytest.raises(ValueError, match=r"size: expected one number, or one for each of 1 mess"):
+        flow.messages([0], [1], [1.0, 2.0])
+    with pytest.raises(ValueError, match=r"wait: .* given an array of shape \(1, 1\)"):
+        flow.messages([0], [1], 1.0, wait=[[1.0]])
     bad = tmp_path / "bad.csv"
     bad.write_text("0,1,1,10\n0,1,x,10\n")
     with pytest.raises(ValueError, match=r"bad\.csv: line 2: order"):

@@ -51,10 +51,8 @@ def messages(
     """
     sources = _ranks("source", source)
     count = len(sources)
-    sizes = np.ascontiguousarray(np.broadcast_to(np.asarray(size, np.float64), count))
-    waits = None
-    if wait is not None:
-        waits = np.ascontiguousarray(np.broadcast_to(np.asarray(wait, np.float64), count))
+    sizes = _numbers("size", size, count)
+    waits = None if wait is None else _numbers("wait", wait, count)
     return Pattern.from_arrays(sources, _ranks("destination", destination), sizes, waits)
 
 
@@ -262,3 +260,14 @@ def _ranks(name: str, values: npt.ArrayLike) -> npt.NDArray[np.uint32]:
         raise ValueError(f"{name}: {array.max()} is too large")
     # A copy: the result simulates again with it, and the caller may change its array meanwhile.
     return np.array(array, np.uint32)
+
+
+def _numbers(name: str, values: npt.ArrayLike, count: int) -> npt.NDArray[np.float64]:
+    """A number for each of so many messages."""
+    array = np.asarray(values, np.float64)
+    if array.ndim > 1 or array.size not in (1, count):
+        raise ValueError(
+            f"{name}: expected one number, or one for each of {count} messages, given an array of "
+            f"shape {array.shape}"
+        )
+    return np.ascontiguousarray(np.broadcast_to(array, count))
