@@ -5,7 +5,16 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .form import Callback, Draft, Function, Parameter, free_name, likely_size, name_of
+from .form import (
+    Callback,
+    Draft,
+    Function,
+    Parameter,
+    RefusedError,
+    free_name,
+    likely_size,
+    name_of,
+)
 
 # Types of C, by the spelling of their canonical form, in the interface language.
 _NUMBERS = {
@@ -26,10 +35,6 @@ _NUMBERS = {
     "_Complex float": "scomplex",
     "_Complex double": "dcomplex",
 }
-
-
-class RefusedError(Exception):
-    """A function that no interface describes, and why."""
 
 
 def read(path: pathlib.Path, options: Sequence[str]) -> Draft:

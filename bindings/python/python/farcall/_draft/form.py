@@ -13,6 +13,10 @@ _TAKEN = {
 }  # fmt: skip
 
 
+class RefusedError(Exception):
+    """A function or procedure that no interface describes, and why."""
+
+
 def name_of(name: str, index: int = 0) -> str:
     """A name of a parameter: the source's own, unless it has none or the language takes it."""
     if not name:

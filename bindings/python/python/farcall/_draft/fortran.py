@@ -10,7 +10,16 @@ import unittest.mock
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .form import Callback, Draft, Function, Parameter, free_name, likely_size, name_of
+from .form import (
+    Callback,
+    Draft,
+    Function,
+    Parameter,
+    RefusedError,
+    free_name,
+    likely_size,
+    name_of,
+)
 
 # Kinds, and their bytes.
 _KINDS = {
@@ -27,10 +36,6 @@ _COMPLEX = {4: "scomplex", 8: "dcomplex"}
 _LOGICALS = {1: "bool", 4: "LOGICAL"}
 # Files whose statements begin in column 7, unless they are free.
 _FIXED = {".f", ".for", ".f77"}
-
-
-class RefusedError(Exception):
-    """A procedure that no interface describes, and why."""
 
 
 def read(path: pathlib.Path, include: Sequence[str]) -> Draft:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .form import free_name, name_of
+from .form import RefusedError, free_name, name_of
 
 # Hints of arrays that a function takes as lists.
 _LISTS = {
@@ -22,10 +22,6 @@ _LISTS = {
     collections.abc.Iterable,
 }  # fmt: skip
 _SCALARS = {int: "long", float: "double", complex: "dcomplex", str: "string", bool: "bool"}
-
-
-class RefusedError(Exception):
-    """A function that no interface describes, and why."""
 
 
 def read(path: pathlib.Path) -> str:
