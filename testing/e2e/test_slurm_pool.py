@@ -227,6 +227,11 @@ time.sleep(100)
 """
 
 
+def test_one_option_of_slurm_needs_no_list():
+    alone, listed = farcall.SlurmPool(options="-p gpu"), farcall.SlurmPool(options=["-p gpu"])
+    assert alone._words == listed._words
+
+
 def test_a_pool_ends_with_its_program(interface, tmp_path):
     """Also if the program is killed. This Slurm has no jobs."""
     for name in "sbatch", "squeue", "scancel":

@@ -36,7 +36,7 @@ class SlurmPool:
     def __init__(
         self,
         *libraries: str | os.PathLike[str],
-        options: Iterable[str] = (),
+        options: str | Iterable[str] = (),
         listen: str | None = None,
         tls: str | os.PathLike[str] | None = None,
         tokens: str | os.PathLike[str] | None = None,
@@ -62,7 +62,8 @@ class SlurmPool:
         self._words = ["up", "--slurm", "--end-with-input"]
         self._words += [*(os.fspath(library) for library in libraries)]
         self._words += [] if libraries else ["--pickled"]
-        self._words += [f"--slurm-option={option}" for option in options]
+        each = [options] if isinstance(options, str) else options
+        self._words += [f"--slurm-option={option}" for option in each]
         for name, value in given.items():
             self._words += [] if value is None else [name, str(value)]
         self._process: subprocess.Popen[str] | None = None
