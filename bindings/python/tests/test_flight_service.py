@@ -59,6 +59,14 @@ def test_an_exchange_whose_names_are_taken_is_an_error(monkeypatch, capsys, inte
     assert f"`{interface}`: Python, or the module itself, has a word of this name" in said
 
 
+@pytest.mark.parametrize(
+    "interface", ["1f(IN int n)", "f(IN int 2n)", "größe(IN int n)", "f(IN int n, IN int n)"]
+)
+def test_an_exchange_has_names_that_are_some(monkeypatch, capsys, interface):
+    status, _, said = written(monkeypatch, capsys, exchange=[interface])
+    assert (status, f"`{interface}`: names differ, and have letters" in said) == (1, True)
+
+
 class Answers(flight.FlightServerBase):
     """Answers with as many record batches as the command says; `note` is an answer without one."""
 

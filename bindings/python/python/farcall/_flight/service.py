@@ -273,12 +273,19 @@ def _is_taken(name: str) -> bool:
     return keyword.iskeyword(name) or name in _OWN
 
 
+def _is_name(text: str) -> bool:
+    """Whether Python and the interface language take this name."""
+    return text.isascii() and text.isidentifier()
+
+
 def _name(function: str | None) -> str:
     """The name of a function that is written."""
     return "" if function is None else re.findall(r"^def (\w+)", function, re.MULTILINE)[0]
 
 
 def _function(interface: str, name: str, taken: Sequence[str], call: str) -> str:
+    if len(set(taken)) < len(taken) or not all(map(_is_name, (name, *taken))):
+        raise ValueError(f"`{interface}`: names differ, and have letters, digits and _ of ASCII")
     if any(map(_is_taken, (name, *taken))):
         raise ValueError(f"`{interface}`: Python, or the module itself, has a word of this name")
     return f"@farcall.library({interface!r})\ndef {name}({', '.join(taken)}):\n    return {call}\n"
