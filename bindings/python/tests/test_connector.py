@@ -261,6 +261,14 @@ def test_a_table_in_text_has_no_complex_numbers():
             formats.check_to_write("csv", asked | complex_one, "https://a.org/t.csv")
 
 
+def test_names_that_are_numbers_are_not_written():
+    asked = {"writes": [3, 2], "wanted": "double", "element": None}
+    formats.check_to_write("csv", asked | {"columns": ["time", "2021"]}, "https://a.org/t.csv")
+    for names in (["2020", "2021"], ["", "2"], ["NA", "1"]):
+        with pytest.raises(UnfitError, match="takes such a line as numbers"):
+            formats.check_to_write("csv", asked | {"columns": names}, "https://a.org/t.csv")
+
+
 def test_a_column_can_be_called_j():
     """Python would read it as a complex number."""
     assert table("J\n1\n2\n").tolist() == [1.0, 2.0]

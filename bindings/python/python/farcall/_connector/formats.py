@@ -113,6 +113,11 @@ def check_to_write(kind: str, asked: dict[str, Any], address: str) -> None:
             raise UnfitError(
                 f"the array for `{address}` has {count} columns, and {len(names)} names were given"
             )
+        if names is not None and not _are_names(names, float):
+            raise UnfitError(
+                f"the columns of `{address}` are called {', '.join(names)[:1000]}: a reader takes "
+                f"such a line as numbers; give one of them a name"
+            )
     elif names is not None:
         raise UnfitError(f"the address `{address}` is no table: it takes no columns")
 
