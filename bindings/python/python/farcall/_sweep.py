@@ -42,7 +42,8 @@ _Functions = list[tuple[str, Function]]
 class Sweep:
     """The calls of `Function.map`, which start at once.
 
-    Iterate over a sweep to get the results in the order of the calls, each when it is complete.
+    Iterate over a sweep to get the results in the order of the calls, each when it is complete. A
+    loop that is left early does not end the sweep: `cancel` does.
     """
 
     def __init__(
@@ -245,7 +246,7 @@ class Sweep:
     def _take(self, server: int, oldest: Future | None, wanted: int) -> list[_Entry]:
         """The entries of the next call. The caller's iterator is asked for so many calls.
 
-        None if there are no more, or if the server has something to do before: its oldest call has
+        Empty if there are no more, or if the server has something to do before: its oldest call has
         ended, or it is time to look at it.
         """
         taken: list[_Entry] = []
