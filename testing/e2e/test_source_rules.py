@@ -1,5 +1,7 @@
 """Which addresses a server reads for its users, and who gets which credentials."""
 
+import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -105,6 +107,34 @@ def test_the_certificate_of_a_source_is_verified(serve, tmp_path):
     address = f"https://127.0.0.1:{web.port}/"
     server = serve(f'[sources.web]\naddress = "{address}"\n{authority}').connect()
     refused(server, farcall.url(f"{address}a.npy"), "CERTIFICATE_VERIFY_FAILED")
+    web.close()
+
+
+def test_a_page_of_no_length_ends_as_tls_does(serve, tmp_path):
+    """Otherwise somebody on the way could end it, and half a table would be a table."""
+    tls = tmp_path / "tls"
+    words = ["access", "certificate", "server", tls, "localhost"]
+    subprocess.run([FARCALL, *words], check=True, capture_output=True, timeout=30)
+    web = Web(tls)
+
+    def page(one, *, ends):
+        one.send_response(200)
+        one.end_headers()
+        one.wfile.write(b"1\n2\n3\n")
+        one.close_connection = True
+        if ends:
+            with contextlib.suppress(OSError):
+                one.connection.unwrap()
+
+    web.pages["/half.csv"] = functools.partial(page, ends=False)
+    web.pages["/whole.csv"] = functools.partial(page, ends=True)
+    address = f"https://localhost:{web.port}/"
+    server = serve(
+        f'[sources.web]\naddress = "{address}"\nnetworks = ["127.0.0.0/8", "::1/128"]\n'
+        f'certificates = "{tls}/authority.pem"\n'
+    ).connect()
+    assert server.function("total")(3, farcall.url(f"{address}whole.csv")).sum == 6
+    refused(server, farcall.url(f"{address}half.csv"), "cannot be read: .*EOF occurred")
     web.close()
 
 

@@ -47,7 +47,10 @@ class _Connection(http.client.HTTPConnection):
             context = ssl.create_default_context(cadata=entry.certificates)
             host = address.host.strip("[]")
             try:
-                self.sock = context.wrap_socket(plain, server_hostname=host)
+                # An end without TLS's own may be that of half a page, whose length nobody knows.
+                self.sock = context.wrap_socket(
+                    plain, server_hostname=host, suppress_ragged_eofs=False
+                )
             except BaseException:
                 plain.close()
                 raise
@@ -236,7 +239,7 @@ class Web:
         try:
             while piece := answer.piece():
                 content.add(piece)
-        except (http.client.IncompleteRead, ConnectionError):
+        except (http.client.IncompleteRead, ConnectionError, ssl.SSLEOFError):
             if whole is None:
                 raise
         finally:
