@@ -233,6 +233,18 @@ def test_large_arrays_are_sent_once(remote):
         assert total.result() == sum(range(20))
 
 
+def test_tasks_that_wait_share_the_copy_of_an_array(executor):
+    x = np.ones(1 << 16)
+    one, other = (executor._work(len, (x,), {}) for _ in range(2))
+    assert one.blocks[0] is other.blocks[0]
+    x[0] = 2
+    changed = executor._work(len, (x,), {})
+    assert changed.blocks[0] is not one.blocks[0]
+    assert (one.blocks[0].data.view(float) == 1).all()
+    del one, other, changed
+    assert not executor._blocks
+
+
 def test_a_task_has_more_in_arrays_than_a_worker_keeps(executor):
     def shrink():
         sys._getframe(1).f_globals["_KEPT_BYTES"] = 1 << 20

@@ -10,6 +10,7 @@ import pickle
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -83,6 +84,8 @@ class Executor(concurrent.futures.Executor):
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._waiting: collections.deque[_Work] = collections.deque()
+        # Tasks with the same array share its copy.
+        self._blocks: weakref.WeakValueDictionary[bytes, _Block] = weakref.WeakValueDictionary()
         self._unfinished = 0
         self._is_shut = False
         self._failure: BaseException | None = None
@@ -155,7 +158,8 @@ class Executor(concurrent.futures.Executor):
             with buffer.raw() as view:
                 if view.nbytes < LEAST_BLOCK or len(blocks) == MOST_BLOCKS:
                     return True
-                blocks.append(_Block(view))
+                block = _Block(view)
+                blocks.append(self._blocks.setdefault(block.digest, block))
             return False
 
         value = (fn, args, kwargs) if function is None else (args, kwargs)
