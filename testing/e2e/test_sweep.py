@@ -366,6 +366,14 @@ def test_a_function_that_takes_a_list_gets_groups(norms, group, calls):
     assert [result.entries for result in results] == calls
 
 
+@pytest.mark.parametrize("group", [1, 3])
+def test_arrays_that_entries_give_for_results_are_filled(norms, group):
+    given = [np.zeros(()) for _ in range(4)]
+    entries = [{"x": np.full(3, float(k)), "norm": norm} for k, norm in enumerate(given)]
+    results = norms.map(entries, group=group, n=3, us=0.0).wait()
+    assert [float(norm) for norm in given] == [result.norm for result in results] == [0, 3, 12, 27]
+
+
 @pytest.mark.parametrize("group", [1, 2])
 def test_an_entry_has_its_own_value_of_a_shared_argument(norms, group):
     entries = [{"x": np.full(3, float(k))} for k in range(4)]

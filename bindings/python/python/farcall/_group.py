@@ -96,6 +96,7 @@ class Stack:
         self._axis = _outer_axis(interface)
         returned = [p for p in interface.parameters if p.mode in ("OUT", "INOUT") and p.shape]
         self._split = [p.shape[self._axis] == count for p in returned]
+        self._returned = [p.name for p in returned]
 
     @classmethod
     def of(cls, interface: Interface, entry: Any, fixed: Mapping[str, Any]) -> Self | None:
@@ -136,6 +137,17 @@ class Stack:
             for value, has_rows in zip(result, self._split, strict=True)
         ]
         return [result._make(value[entry] for value in values) for entry in range(count)]
+
+    def fill(self, entries: list[Mapping[str, Any]], results: list[Any]) -> None:
+        """Copies the results to arrays that the entries gave for them, which a call would fill."""
+        # `farcall.offload.enable` must come before NumPy is imported.
+        import numpy as np  # noqa: PLC0415
+
+        for entry, result in zip(entries, results, strict=True):
+            for name, value in zip(self._returned, result or (), strict=True):
+                given = entry.get(name)
+                if isinstance(given, np.ndarray):
+                    np.copyto(given, value)
 
 
 def _stacked(name: str, values: list[Any], axis: int) -> Any:

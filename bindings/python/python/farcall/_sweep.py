@@ -503,7 +503,10 @@ class Sweep:
             if self._cancelled:
                 future.cancel()
             result = future.result()
-            results = [result] if self._stack is None else self._stack.split(result, len(entries))
+            results = [result]
+            if self._stack is not None:
+                results = self._stack.split(result, len(entries))
+                self._stack.fill([call for _, call in entries], results)
         except (Exception, asyncio.CancelledError) as error:
             self._fails(function, server, entries, error)
             return
