@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import types
+import weakref
 
 import farcall
 import farcall.joblib
@@ -300,6 +301,22 @@ def test_a_forked_child_cannot_use_the_executor_of_its_parent(executor):
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert executor.submit(int).result() == 0
+
+
+def test_an_executor_that_nobody_holds_ends_after_its_tasks(remote):
+    executor = farcall.Executor(remote.address)
+    thread, known = executor._thread, weakref.ref(executor)
+    futures = [executor.submit(abs_after, 0.05, -k) for k in range(6)]
+    del executor
+    assert [future.result(timeout=30) for future in futures] == list(range(6))
+    wait_until(lambda: known() is None, what="the end of the executor")
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def abs_after(seconds, number):
+    time.sleep(seconds)
+    return abs(number)
 
 
 def test_large_results_come_back(executor):

@@ -3,6 +3,7 @@
 import collections
 import concurrent.futures
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -46,6 +47,8 @@ _LONG_S = 0.05
 # user need some of the arrays that it may have.
 _KEPT_BYTES = 4 << 30
 _MOST_KEPT = 500
+# Seconds between two looks whether somebody refers to the executor.
+_LOOK_S = 2.0
 
 
 class Executor(concurrent.futures.Executor):
@@ -64,8 +67,9 @@ class Executor(concurrent.futures.Executor):
     sent to a server once, by their contents, and are read-only in the task.
 
     Behind a metaserver, servers that join later get tasks, too. If a server is lost, its tasks run
-    again at another one, at most `retries` times. A task may thus run twice. When the executor
-    ends, so do the tasks that were not waited for.
+    again at another one, at most `retries` times. A task may thus run twice. When the program ends,
+    so do the tasks that were not waited for. An executor to which nothing refers ends after its
+    tasks, as `shutdown` without waiting does.
     """
 
     def __init__(
@@ -76,7 +80,7 @@ class Executor(concurrent.futures.Executor):
     ) -> None:
         """Connects to the servers, and compares their versions of Python and packages."""
         self._pickler = _cloudpickle()
-        self._functions = FunctionPickles(lambda function: self._dump(function, None))
+        self._functions = FunctionPickles(functools.partial(_dump, self._pickler))
         self._modules = 0
         self._retries = retries
         self._pid = os.getpid()
@@ -94,9 +98,13 @@ class Executor(concurrent.futures.Executor):
         self._starts = collections.Counter(site.server.address for site in self._sites)
         _compare(self._sites)
         self._over = threading.Event()
+        # Threads do not keep an executor that nobody else refers to.
+        own = weakref.ref(self)
         for grid in grids:
-            threading.Thread(target=self._watch, args=grid, daemon=True).start()
-        self._thread = threading.Thread(target=self._serve, name="farcall.Executor", daemon=True)
+            threading.Thread(target=_watch, args=(own, self._over, *grid), daemon=True).start()
+        self._thread = threading.Thread(
+            target=_serve, args=(own, self._changed), name="farcall.Executor", daemon=True
+        )
         self._thread.start()
 
     @property
@@ -119,7 +127,7 @@ class Executor(concurrent.futures.Executor):
             if not self._sites:
                 raise self._broken()
             self._waiting.append(work)
-            self._unfinished += 1
+            self._count(1)
             # A server that ends a call looks for the next one by itself.
             if any(site.is_free for site in self._sites):
                 self._changed.notify_all()
@@ -139,7 +147,7 @@ class Executor(concurrent.futures.Executor):
                 dropped = [work for work in self._waiting if not work.future.running()]
                 begun = [work for work in self._waiting if work.future.running()]
                 self._waiting = collections.deque(begun)
-            self._unfinished -= len(dropped)
+            self._count(-len(dropped))
             self._changed.notify_all()
         for work in dropped:
             work.future.cancel()
@@ -163,12 +171,8 @@ class Executor(concurrent.futures.Executor):
             return False
 
         value = (fn, args, kwargs) if function is None else (args, kwargs)
-        pickled = self._dump(value, is_small)
+        pickled = _dump(self._pickler, value, is_small)
         return _Work(Task(function, pickled, tuple(block.digest for block in blocks)), blocks)
-
-    def _dump(self, value: Any, buffer_callback: Callable[[Any], bool] | None) -> bytes:
-        pickled: bytes = self._pickler.dumps(value, protocol=5, buffer_callback=buffer_callback)
-        return pickled
 
     def _know_modules(self) -> None:
         """Has the modules of the program pickled with what is in them."""
@@ -178,15 +182,6 @@ class Executor(concurrent.futures.Executor):
                 self._pickler.register_pickle_by_value(module)
             # Another thread may have asked meanwhile.
             self._modules = count
-
-    def _watch(self, address: str, function: Function) -> None:
-        """Takes servers that join the metaserver at this address, or come back to it."""
-        while not self._over.wait(JOIN_S):
-            # Whatever fails here, the executor goes on with the servers that it has.
-            with contextlib.suppress(Exception):
-                for server, own in function._everywhere():
-                    if server.address != address:
-                        self._admit(server, own)
 
     def _admit(self, server: Server, function: Function) -> None:
         address = server.address
@@ -202,15 +197,17 @@ class Executor(concurrent.futures.Executor):
                 self._sites.append(site)
                 self._changed.notify_all()
 
-    def _serve(self) -> None:
-        """Hands the tasks to the servers."""
-        while True:
-            with self._lock:
-                while (call := self._next()) is None:
-                    if self._is_shut and self._unfinished == 0:
-                        return
-                    self._changed.wait()
-            self._start(call)
+    def _count(self, change: int) -> None:
+        """Counts the tasks that have not ended. They need the executor, also if nobody holds it."""
+        self._unfinished += change
+        if self._unfinished:
+            _busy.add(self)
+        else:
+            _busy.discard(self)
+
+    @property
+    def _is_over(self) -> bool:
+        return self._is_shut and self._unfinished == 0
 
     def _next(self) -> "_Call | None":
         """The next call, if a server is free."""
@@ -228,7 +225,7 @@ class Executor(concurrent.futures.Executor):
                 break
             self._waiting.popleft()
             if not work.begin():
-                self._unfinished -= 1
+                self._count(-1)
                 continue
             works.append(work)
             blocks = wanted
@@ -297,12 +294,54 @@ class Executor(concurrent.futures.Executor):
 
     def _release(self, call: "_Call", ended: int) -> None:
         call.site.under_way -= 1
-        self._unfinished -= ended
+        self._count(-ended)
         self._changed.notify_all()
 
     def _broken(self) -> Exception:
         text = f"the executor has lost all its servers: {self._failure}"
         return concurrent.futures.BrokenExecutor(text)
+
+
+# Executors with tasks that have not ended.
+_busy: set[Executor] = set()
+
+
+def _serve(own: "weakref.ref[Executor]", changed: threading.Condition) -> None:
+    """Hands the tasks of an executor to the servers, until it is shut or nobody refers to it."""
+    while True:
+        with changed:
+            while True:
+                executor = own()
+                if executor is None or executor._is_over:
+                    return
+                call = executor._next()
+                if call is not None:
+                    break
+                del executor
+                changed.wait(_LOOK_S)
+        executor._start(call)
+        del executor, call
+
+
+def _watch(
+    own: "weakref.ref[Executor]", over: threading.Event, address: str, function: Function
+) -> None:
+    """Takes servers that join the metaserver at this address, or come back to it."""
+    while not over.wait(JOIN_S):
+        executor = own()
+        if executor is None:
+            return
+        # Whatever fails here, the executor goes on with the servers that it has.
+        with contextlib.suppress(Exception):
+            for server, there in function._everywhere():
+                if server.address != address:
+                    executor._admit(server, there)
+        del executor
+
+
+def _dump(pickler: Any, value: Any, buffer_callback: Callable[[Any], bool] | None = None) -> bytes:
+    pickled: bytes = pickler.dumps(value, protocol=5, buffer_callback=buffer_callback)
+    return pickled
 
 
 class _Block:
