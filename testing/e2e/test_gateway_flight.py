@@ -85,19 +85,24 @@ def test_columns_and_tensors_are_arguments_and_results(start, work):
             (2 * x).tolist(),
             (-2 * x).tolist(),
         ]
-        a, b = np.array([[4.0, 1, 2], [1, 3, 0], [2, 0, 5]]), np.array([[1.0], [2], [3]])
+        a, b = np.array([[4.0, 1, 2], [0, 3, 0], [2, 0, 5]]), np.array([[1.0], [2], [3]])
+        # A list has the elements by rows.
         for given in [
             pa.record_batch([tensor(a), tensor(b)], names=["a", "b"]),
-            pa.record_batch([pa.array([a.T.ravel()]), pa.array([b.ravel()])], names=["a", "b"]),
+            pa.record_batch([pa.array([a.ravel()]), pa.array([b.ravel()])], names=["a", "b"]),
         ]:
-            if not isinstance(given.column(0), pa.ExtensionArray):
-                continue
             what = command("lapack/dgesv", n=3, nrhs=1, lda=3, ldb=3)
             [answer] = exchange(client, what, given)
             found = dict(zip(answer.schema.names, answer.columns, strict=True))
             solved = found["b"].to_numpy_ndarray()[0]
             assert np.allclose(solved, np.linalg.solve(a, b))
             assert found["info"].to_numpy_ndarray().tolist() == [[0]]
+        upper = np.array([[2.0, 1], [0, 4]])
+        columns = [upper.ravel(), np.array([1, 2], np.int32), np.array([4.0, 8])]
+        given = pa.record_batch([pa.array([one]) for one in columns], names=["a", "ipiv", "b"])
+        what = command("lapack/dgetrs", trans="N", n=2, nrhs=1, lda=2, ldb=2)
+        [answer] = exchange(client, what, given)
+        assert answer.column("b").to_numpy_ndarray().ravel().tolist() == [1, 2]
         z = np.array([1 + 2j, -3])
         pairs = pa.FixedSizeListArray.from_arrays(pa.array(z.view(float)), 2)
         given = pa.record_batch([pairs, pa.array(["a", "bc"])], names=["z", "t"])

@@ -92,6 +92,12 @@ def fill(name: str, target: Array, given: Array) -> None:
     target[...] = given.reshape(target.shape)
 
 
+def by_rows(given: Any, shape: Sequence[int]) -> Any:
+    """A vector that has all elements of an array of this shape as that array; or what is given."""
+    is_vector = isinstance(given, np.ndarray) and given.ndim == 1
+    return given.reshape(shape) if is_vector and given.size == math.prod(shape) else given
+
+
 def batch(results: Mapping[str, Any]) -> Any:
     """Results as a record batch: plain columns if they are vectors of one length, or else a row."""
     values = {name: _reals(value) for name, value in results.items()}

@@ -281,6 +281,8 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]
         order: Literal["C", "F"] = "F" if function.interface.convention == "FORTRAN" else "C"
         for name, (dtype, shape) in forms.items():
             given = arguments.get(name)
+            if given is not None and params[name].mode == "IN":
+                arguments[name] = arrays.by_rows(given, shape)
             if params[name].mode == "IN" or (params[name].mode == "INOUT" and given is None):
                 continue
             arguments[name] = memory.empty(shape, dtype, order)
