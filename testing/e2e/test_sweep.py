@@ -358,6 +358,21 @@ def norms(lists):
     return lists.function("norms")
 
 
+def test_two_threads_can_read_a_sweep(lists):
+    total = lists.function("total")
+    sweep = total.map([{"x": np.full(2, float(k))} for k in range(300)], group=1)
+    read = [[], []]
+    threads = [
+        threading.Thread(target=lambda into=into: into.extend(r.sum for r in sweep), daemon=True)
+        for into in read
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert read == [[2.0 * k for k in range(300)]] * 2
+
+
 @pytest.mark.parametrize(("group", "calls"), [(1, [1] * 20), (7, [7] * 14 + [6] * 6)])
 def test_a_function_that_takes_a_list_gets_groups(norms, group, calls):
     entries = [{"x": np.full(3, float(k))} for k in range(20)]

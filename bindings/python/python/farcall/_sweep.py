@@ -164,7 +164,10 @@ class Sweep:
         while True:
             while number not in self._done:
                 if self._wait() is None:
-                    return
+                    # Every call has ended, and another thread may have been told of this one.
+                    if number >= len(self.results):
+                        return
+                    break
             if number in self.errors:
                 self.cancel()
                 raise self._error_of(number)
@@ -225,6 +228,8 @@ class Sweep:
         except BaseException:
             self.cancel()
             raise
+        # Another thread may wait for the end, too.
+        self._ended.put(None)
         if self._bar is not None:
             self._bar.close()
         if self._failure is not None:
