@@ -455,8 +455,10 @@ def test_the_error_of_the_entries_is_raised(norms):
 
     # The call before it is under way, and given up.
     for read in (list, lambda sweep: sweep.wait(), lambda sweep: list(sweep.as_completed())):
-        with pytest.raises(KeyError, match="of the entries"):
-            read(norms.map(entries(), n=3, us=1_000_000.0))
+        sweep = norms.map(entries(), n=3, us=1_000_000.0)
+        for _ in range(2):
+            with pytest.raises(KeyError, match="of the entries"):
+                read(sweep)
 
 
 def test_a_group_rounds_no_integer(norms):

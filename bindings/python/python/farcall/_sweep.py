@@ -177,9 +177,8 @@ class Sweep:
     def _error_of(self, number: int) -> BaseException:
         """Why a call has failed; if it was given up, what the sweep has failed of."""
         error = self.errors[number]
-        if isinstance(error, asyncio.CancelledError) and self._failure is not None:
-            error, self._failure = self._failure, None
-        return error
+        is_given_up = isinstance(error, asyncio.CancelledError)
+        return self._failure if is_given_up and self._failure is not None else error
 
     def as_completed(self) -> Iterator[tuple[int, Any]]:
         """The number and the result of each call, in the order in which the calls end.
@@ -233,8 +232,7 @@ class Sweep:
         if self._bar is not None:
             self._bar.close()
         if self._failure is not None:
-            failure, self._failure = self._failure, None
-            raise failure
+            raise self._failure
         return None
 
     @property
