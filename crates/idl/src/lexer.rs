@@ -284,6 +284,9 @@ impl<'a> Lexer<'a, '_> {
 fn block_length(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut depth = 0usize;
+    // Up to where there is no closing apostrophe, and no closing quote. A text from a peer can have
+    // one that is not closed in every place.
+    let mut open = [0; 2];
     let mut at = 0;
     while at < bytes.len() {
         match bytes[at] {
@@ -294,7 +297,12 @@ fn block_length(text: &str) -> Option<usize> {
                     return Some(at + 1);
                 }
             }
-            quote @ (b'"' | b'\'') => at += quoted_length(&bytes[at + 1..], quote),
+            quote @ (b'"' | b'\'') if at >= open[usize::from(quote == b'"')] => {
+                match quoted_length(&bytes[at + 1..], quote) {
+                    Ok(length) => at += length,
+                    Err(length) => open[usize::from(quote == b'"')] = at + 1 + length,
+                }
+            }
             b'/' if bytes.get(at + 1) == Some(&b'*') => at += text[at + 2..].find("*/")? + 3,
             b'/' if bytes.get(at + 1) == Some(&b'/') => {
                 at += bytes[at..].iter().position(|byte| *byte == b'\n')?;
@@ -306,19 +314,23 @@ fn block_length(text: &str) -> Option<usize> {
     None
 }
 
-/// Number of bytes up to and including the closing quote; 0 if the line ends before it.
-fn quoted_length(bytes: &[u8], quote: u8) -> usize {
+/// Number of bytes up to and including the closing quote.
+///
+/// # Errors
+/// The line ends before it, after so many bytes. All such quotes up to there are behind a
+/// backslash, so none of them has a closing one either.
+fn quoted_length(bytes: &[u8], quote: u8) -> Result<usize, usize> {
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
         match *byte {
-            b'\n' => return 0,
+            b'\n' => return Err(at),
             b'\\' => at += 1,
-            byte if byte == quote => return at + 1,
+            byte if byte == quote => return Ok(at + 1),
             _ => {}
         }
         at += 1;
     }
-    0
+    Err(at)
 }
 
 #[cfg(test)]
@@ -360,6 +372,9 @@ mod tests {
         assert_eq!(kinds(code), (alloc::vec![Kind::Code, Kind::End], 0));
         assert_eq!(block_length("{ it's }"), Some(8));
         assert_eq!(block_length("{ \"}"), Some(4));
+        assert_eq!(block_length(r"{ '\' x }"), Some(9));
+        assert_eq!(block_length("{ '\n '}' }"), Some(10));
+        assert_eq!(block_length("{ '\\\n' } }"), Some(8));
         assert_eq!(block_length("{ {} "), None);
     }
 

@@ -411,6 +411,20 @@ fn unknown_names_in_every_place_cost_little() {
     assert!(seconds < 20.0, "{seconds} s");
 }
 
+/// A peer can send such a text. Without a bound, each quote would be searched to the end of its
+/// line.
+#[test]
+fn quotes_that_are_not_closed_cost_little() {
+    for quote in ["'\\", "\"\\"] {
+        let text = format!("Define f(IN int n)\n{{{}\n}}\n", quote.repeat(125_000));
+        assert!(text.len() < farcall_idl::MAX_INTERFACE);
+        let begun = std::time::Instant::now();
+        assert!(parse_interface(&text).is_ok());
+        let seconds = begun.elapsed().as_secs_f64();
+        assert!(seconds < 5.0, "{seconds} s");
+    }
+}
+
 #[test]
 fn an_error_after_many_warnings_is_not_lost() {
     let warned = |number| format!("Define f{number}(IN int n, double x[n]) Calls \"C\" f(n, x);\n");
