@@ -411,6 +411,30 @@ fn unknown_names_in_every_place_cost_little() {
     assert!(seconds < 20.0, "{seconds} s");
 }
 
+/// A peer can send such a text. Without a bound, each element would be compared with all others.
+#[test]
+fn too_many_elements_of_arrays_cost_little() {
+    let names = ["a", "b", "c"];
+    let element = |number: usize| format!("{}[{}]", names[number % 3], number / 3);
+    let elements = (0..27_000).map(element);
+    let elements: Vec<String> = elements.collect();
+    let sizes = elements
+        .chunks(120)
+        .map(|some| format!("[{}]", some.join("+")));
+    let sizes: Vec<String> = sizes.collect();
+    let arrays = sizes.chunks(16).enumerate();
+    let arrays = arrays.map(|(number, some)| format!("IN char x{number}{}", some.concat()));
+    let known = names.map(|name| format!("IN int {name}[9000]"));
+    let params: Vec<String> = known.into_iter().chain(arrays).collect();
+    let text = format!("Define f({}) Calls \"C\" f();", params.join(", "));
+    assert!(text.len() < farcall_idl::MAX_INTERFACE);
+    let begun = std::time::Instant::now();
+    let error = parse_interface(&text).unwrap_err().to_string();
+    assert!(error.contains("too many elements of arrays"), "{error}");
+    let seconds = begun.elapsed().as_secs_f64();
+    assert!(seconds < 2.0, "{seconds} s");
+}
+
 /// A peer can send such a text. Without a bound, each quote would be searched to the end of its
 /// line.
 #[test]

@@ -239,14 +239,14 @@ impl Resolver<'_, '_, '_> {
         let reference = ElementRef { param, index };
         let elements = self.elements.as_deref_mut()?;
         let position = elements.iter().position(|known| *known == reference);
-        let position = position.unwrap_or_else(|| {
-            elements.push(reference);
-            elements.len() - 1
-        });
+        let position = position.unwrap_or(elements.len());
         if position >= MAX_ELEMENTS {
             self.checker
                 .error(span, "too many elements of arrays are used in expressions");
             return None;
+        }
+        if position == elements.len() {
+            elements.push(reference);
         }
         u16::try_from(position).ok().map(Op::Element)
     }
