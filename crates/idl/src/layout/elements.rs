@@ -189,12 +189,12 @@ fn element(layout: &Layout, param: usize, index: i64, buffer: &[u8]) -> Option<i
     read_integer(array.element, bytes)
 }
 
-/// An integer of the type in native byte order. `None` for other types and for unsigned values
-/// above 2^63 - 1.
+/// An integer of the type in native byte order. `None` for other types, for another number of
+/// bytes, and for unsigned values above 2^63 - 1.
 pub fn read_integer(ty: Type, bytes: &[u8]) -> Option<i64> {
     Some(match ty {
-        Type::Char | Type::SignedChar => i64::from(bytes[0] as i8),
-        Type::UnsignedChar => i64::from(bytes[0]),
+        Type::Char | Type::SignedChar => i64::from(i8::from_ne_bytes(bytes.try_into().ok()?)),
+        Type::UnsignedChar => i64::from(u8::from_ne_bytes(bytes.try_into().ok()?)),
         Type::Short => i64::from(i16::from_ne_bytes(bytes.try_into().ok()?)),
         Type::UnsignedShort => i64::from(u16::from_ne_bytes(bytes.try_into().ok()?)),
         Type::Int => i64::from(i32::from_ne_bytes(bytes.try_into().ok()?)),

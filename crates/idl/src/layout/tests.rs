@@ -322,6 +322,20 @@ fn elements_are_stated_and_verified() {
     );
 }
 
+/// The array of a count may have no elements at all.
+#[test]
+fn an_integer_has_as_many_bytes_as_its_type() {
+    for ty in Type::ALL.into_iter().filter(|ty| ty.is_integer()) {
+        let size = ty.size().unwrap() as usize;
+        let read = |bytes: usize| read_integer(ty, &vec![0; bytes]);
+        assert_eq!(
+            [0, size, size + 1].map(read),
+            [None, Some(0), None],
+            "{ty:?}"
+        );
+    }
+}
+
 #[test]
 fn a_cost_without_a_value_does_not_fail_the_call() {
     let mut interface = matrix();
