@@ -200,10 +200,11 @@ fn schema(interface: &Interface, param: &Param) -> Value {
         return scalar(param.ty);
     }
     let mut sizes = dimensions(interface, param);
-    if interface.order() == farcall_idl::Order::ColumnMajor {
+    let texts = param.is_texts() || param.is_fixed_texts();
+    // Texts are in the order in which the interface declares them, and their length comes last.
+    if interface.order() == farcall_idl::Order::ColumnMajor && !texts {
         sizes.reverse();
     }
-    let texts = param.is_texts() || param.is_fixed_texts();
     let (kind, sizes) = match param.is_fixed_texts() {
         true => ("string", &sizes[..sizes.len().saturating_sub(1)]),
         false => (param.ty.name(), &sizes[..]),

@@ -405,3 +405,14 @@ fn the_description_has_each_function_with_its_types() {
     let given = &post["responses"]["200"]["content"]["application/json"]["schema"];
     assert_eq!(given["required"], json!(["a", "ipiv", "b", "info"]));
 }
+
+#[test]
+fn the_description_of_texts_has_their_number() {
+    for convention in ["C", "FORTRAN"] {
+        let text = format!("Define f(IN int n, IN string[8] a[n]) Calls \"{convention}\" f(n, a);");
+        let document = openapi([&interface(&text)]);
+        let post = &document["paths"]["/v1/call/f"]["post"];
+        let taken = &post["requestBody"]["content"]["application/json"]["schema"];
+        assert_eq!(taken["properties"]["a"]["description"], "string, shape (n)");
+    }
+}
