@@ -3,7 +3,7 @@
 //! between [`Arguments::read`] and [`Arguments::fit`].
 
 use crate::values::{Given, Shown};
-use farcall_idl::{Interface, Layout, Mode, Param, Scalar, Type, is_exact, read_texts};
+use farcall_idl::{Interface, Layout, MOST_TEXTS, Mode, Param, Scalar, Type, is_exact, read_texts};
 use farcall_npy::{Array, same_shape};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
@@ -437,6 +437,11 @@ impl<'de> Visitor<'de> for Texts<'_> {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<(), E> {
+        // A text takes more memory than its JSON.
+        if self.0.len() == MOST_TEXTS {
+            let text = format!("an array has at most {MOST_TEXTS} texts");
+            return Err(E::custom(text));
+        }
         self.0.push(text.to_owned());
         Ok(())
     }

@@ -130,6 +130,20 @@ fn scalars_and_texts_are_of_their_types() {
 }
 
 #[test]
+fn texts_are_bounded_while_they_are_read() {
+    let f = of("IN int n, IN string a[n]");
+    let read = |count: usize| {
+        let texts = vec![""; count];
+        let body = json!({ "n": count, "a": texts }).to_string();
+        Arguments::read(&f, body.as_bytes()).map(drop)
+    };
+    assert_eq!(read(MOST_TEXTS), Ok(()));
+    let error = read(MOST_TEXTS + 1).unwrap_err().to_string();
+    let said = "argument `a`: an array has at most 16384 texts";
+    assert!(error.contains(said), "{error}");
+}
+
+#[test]
 fn a_text_of_one_nul_is_no_null_pointer() {
     let f = of("IN string s, IN string t[2], IN char c");
     for (name, value) in [("s", json!("\0")), ("t", json!(["a", "\0"]))] {
