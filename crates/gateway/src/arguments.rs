@@ -3,7 +3,9 @@
 //! between [`Arguments::read`] and [`Arguments::fit`].
 
 use crate::values::{Given, Shown};
-use farcall_idl::{Interface, Layout, MOST_TEXTS, Mode, Param, Scalar, Type, is_exact, read_texts};
+use farcall_idl::{
+    Interface, Layout, MOST_TEXTS, Mode, Param, Scalar, Type, Values, is_exact, read_texts,
+};
 use farcall_npy::{Array, same_shape};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
@@ -85,13 +87,16 @@ pub struct Arguments {
     shapes: BTreeMap<usize, Vec<u64>>,
     /// Arrays of texts of fixed length.
     texts: BTreeMap<usize, Vec<String>>,
+    /// The lengths of the lists of all texts.
+    lists: BTreeMap<usize, Vec<u64>>,
 }
 
 /// What a caller gives for one parameter.
 enum Value {
     Scalar(Scalar),
     Array(Array),
-    Texts(Vec<String>),
+    /// Texts, and the lengths of their lists.
+    Texts(Scalar, Vec<u64>),
 }
 
 impl Arguments {
@@ -119,12 +124,21 @@ impl Arguments {
             arrays: BTreeMap::new(),
             shapes: BTreeMap::new(),
             texts: BTreeMap::new(),
+            lists: BTreeMap::new(),
         };
         while let Some((index, value)) = values.pop_first() {
             let param = &interface.params[index];
             match value {
                 Value::Scalar(value) => arguments.scalars[index] = Some(value),
-                Value::Texts(texts) => drop(arguments.texts.insert(index, texts)),
+                Value::Texts(texts, lengths) => {
+                    arguments.lists.insert(index, lengths);
+                    match texts {
+                        Scalar::Texts(texts) if param.is_fixed_texts() => {
+                            arguments.texts.insert(index, texts);
+                        }
+                        texts => arguments.scalars[index] = Some(texts),
+                    }
+                }
                 Value::Array(array) => {
                     arguments.shapes.insert(index, array.shape.clone());
                     let bytes = array.into_bytes(param.ty, interface.order());
@@ -171,16 +185,14 @@ impl Arguments {
         if lists > most {
             return Err(Misfit::TooManyLists { lists, most });
         }
+        self.check_lists(interface)?;
         for array in &layout.arrays {
             let param = &interface.params[array.param];
             let expected = array.shape(interface.order());
             if let Some(shape) = self.shapes.get(&array.param)
                 && !same_shape(shape, &expected)
             {
-                let name = &param.name;
-                return Err(Misfit::Argument(format!(
-                    "argument `{name}`: expected shape {expected:?}, given shape {shape:?}"
-                )));
+                return Err(wrong_shape(param, &expected, shape));
             }
             if array.mode == Mode::Work {
                 continue;
@@ -197,6 +209,36 @@ impl Arguments {
         }
         Ok(self.arrays)
     }
+
+    /// Checks that texts in lists of lists have the declared lengths. One list may have them all.
+    fn check_lists(&self, interface: &Interface) -> Result<(), Misfit> {
+        let elements = self.elements(interface)?;
+        let values = Values {
+            scalars: &self.scalars,
+            elements: &elements,
+        };
+        let nested = self.lists.iter().filter(|(_, lengths)| lengths.len() > 1);
+        for (&index, lengths) in nested {
+            let param = &interface.params[index];
+            let declared = interface.text_shape(index, values);
+            let mut declared = declared.map_err(|error| Misfit::Argument(error.to_string()))?;
+            if param.is_fixed_texts() {
+                // The length of each text.
+                declared.pop();
+            }
+            if !same_shape(lengths, &declared) {
+                return Err(wrong_shape(param, &declared, lengths));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn wrong_shape(param: &Param, expected: &[u64], given: &[u64]) -> Misfit {
+    let name = &param.name;
+    Misfit::Argument(format!(
+        "argument `{name}`: expected shape {expected:?}, given shape {given:?}"
+    ))
 }
 
 /// Lists within an array of this shape, if it has no elements. If it has some, its bytes bound its
@@ -316,15 +358,17 @@ impl<'de> DeserializeSeed<'de> for Argument<'_> {
     fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<Value, D::Error> {
         let Argument(param) = self;
         if param.is_texts() || param.is_fixed_texts() {
-            let mut texts = Vec::new();
-            input.deserialize_seq(Texts(&mut texts, param))?;
-            if param.is_fixed_texts() {
-                return Ok(Value::Texts(texts));
-            }
-            let value = Scalar::Texts(texts)
-                .convert_written(param)
-                .map_err(de::Error::custom)?;
-            return Ok(Value::Scalar(value));
+            let mut texts = Texts::default();
+            input.deserialize_seq(TextLevel(&mut texts, param, 0))?;
+            let lengths = texts
+                .lengths()
+                .ok_or_else(|| de::Error::custom("expected lists of equal length"))?;
+            let texts = Scalar::Texts(texts.all);
+            let texts = match param.is_fixed_texts() {
+                true => texts,
+                false => texts.convert_written(param).map_err(de::Error::custom)?,
+            };
+            return Ok(Value::Texts(texts, lengths));
         }
         if !param.is_scalar() {
             return Given(param).deserialize(input).map(Value::Array);
@@ -418,10 +462,31 @@ impl<'de> DeserializeSeed<'de> for Part<'_> {
     }
 }
 
-/// Lists of texts, in one list.
-struct Texts<'t>(&'t mut Vec<String>, &'t Param);
+/// The texts of lists in lists, as far as they are read.
+#[derive(Default)]
+struct Texts {
+    all: Vec<String>,
+    /// The length of each level, once the first list of that level has ended.
+    lengths: Vec<Option<u64>>,
+    /// The level of the texts.
+    depth: Option<usize>,
+}
 
-impl<'de> DeserializeSeed<'de> for Texts<'_> {
+impl Texts {
+    /// The length of each level. `None` if there is a list beside a text.
+    fn lengths(&self) -> Option<Vec<u64>> {
+        let lengths: Option<Vec<u64>> = self.lengths.iter().copied().collect();
+        let lengths = lengths?;
+        let mut levels = lengths.iter();
+        let count = levels.try_fold(1u64, |count, length| count.checked_mul(*length));
+        (count == Some(self.all.len() as u64)).then_some(lengths)
+    }
+}
+
+/// A list of texts, or a text, at a level of lists in lists.
+struct TextLevel<'t>(&'t mut Texts, &'t Param, usize);
+
+impl<'de> DeserializeSeed<'de> for TextLevel<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<(), D::Error> {
@@ -429,7 +494,7 @@ impl<'de> DeserializeSeed<'de> for Texts<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Texts<'_> {
+impl<'de> Visitor<'de> for TextLevel<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -437,18 +502,35 @@ impl<'de> Visitor<'de> for Texts<'_> {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<(), E> {
+        let TextLevel(texts, _, level) = self;
+        if *texts.depth.get_or_insert(level) != level {
+            return Err(E::custom("a list mixes texts and lists"));
+        }
         // A text takes more memory than its JSON.
-        if self.0.len() == MOST_TEXTS {
+        if texts.all.len() == MOST_TEXTS {
             let text = format!("an array has at most {MOST_TEXTS} texts");
             return Err(E::custom(text));
         }
-        self.0.push(text.to_owned());
+        texts.all.push(text.to_owned());
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        while list.next_element_seed(Texts(self.0, self.1))?.is_some() {}
-        Ok(())
+        let TextLevel(texts, param, level) = self;
+        if texts.lengths.len() == level {
+            texts.lengths.push(None);
+        }
+        let mut length = 0;
+        while list
+            .next_element_seed(TextLevel(texts, param, level + 1))?
+            .is_some()
+        {
+            length += 1;
+        }
+        match *texts.lengths[level].get_or_insert(length) == length {
+            true => Ok(()),
+            false => Err(de::Error::custom("the lists have different lengths")),
+        }
     }
 }
 

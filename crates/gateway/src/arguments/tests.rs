@@ -130,6 +130,41 @@ fn scalars_and_texts_are_of_their_types() {
 }
 
 #[test]
+fn texts_in_lists_of_lists_have_the_declared_shape() {
+    for ty in ["string", "string[4]"] {
+        let f = of(&format!("IN int n, IN int m, IN {ty} a[n][m]"));
+        let given = |a: &Json| call(&f, &json!({ "n": 2, "m": 3, "a": a }));
+        for a in [
+            json!([["a", "b", "c"], ["d", "e", "f"]]),
+            json!(["a", "b", "c", "d", "e", "f"]),
+        ] {
+            assert!(given(&a).is_ok(), "{ty}: {a}");
+        }
+        for (a, said) in [
+            (
+                json!([["a", "b"], ["c", "d"], ["e", "f"]]),
+                "argument `a`: expected shape [2, 3], given shape [3, 2]",
+            ),
+            (
+                json!([["a", "b", "c", "d"], ["e", "f"]]),
+                "argument `a`: the lists have different lengths",
+            ),
+            (
+                json!([["a", "b", "c", "d", "e"], "f"]),
+                "argument `a`: a list mixes texts and lists",
+            ),
+            (
+                json!(["a", "b", "c", "d", "e", "f", []]),
+                "argument `a`: expected lists of equal length",
+            ),
+        ] {
+            let error = given(&a).unwrap_err();
+            assert!(error.contains(said), "{ty}: {a}: {error}");
+        }
+    }
+}
+
+#[test]
 fn texts_are_bounded_while_they_are_read() {
     let f = of("IN int n, IN string a[n]");
     let read = |count: usize| {
