@@ -10,7 +10,7 @@ use crate::day::{Day, Past};
 use crate::links::{Rates, Transfer, rates};
 use crate::streams::{Span, streams};
 use farcall_gridsim::{Arrival, Known, Machine, Pace, Port, Record, Scenario, Site, simulate};
-use farcall_schedule::{MOST_PES, Profile, placement};
+use farcall_schedule::{MOST_PES, Profile, placement, queue};
 use std::collections::BTreeMap;
 
 /// Bytes per second of links without a known limit.
@@ -312,7 +312,8 @@ fn arrivals(day: &Day, names: &Names, machines: &[Machine], there: &[f64]) -> Ve
 fn stretch(scenario: &mut Scenario, records: &[Record]) {
     let mut apart = scenario.clone();
     for machine in &mut apart.machines {
-        machine.pes = u32::MAX;
+        // No call waits, and none takes all elements, as `at-once` lets it.
+        (machine.pes, machine.policy) = (u32::MAX, queue::Policy::default());
     }
     for (arrival, record) in apart.arrivals.iter_mut().zip(records) {
         let machine = &apart.machines[record.server];

@@ -236,8 +236,9 @@ fn calls_that_start_at_once_use_no_more_elements_than_in_the_record() {
         })));
     }
     for step in 0..10 {
-        for server in &SERVERS[..2] {
-            let call = local(server, 10.0 * f64::from(step), 1.0);
+        // Two calls that overlap.
+        for (server, part) in SERVERS[..2].iter().flat_map(|one| [(one, 0.0), (one, 0.5)]) {
+            let call = local(server, 10.0 * f64::from(step) + part, 1.0);
             day.take(&Line::Call(Box::new(call)));
         }
     }
