@@ -173,7 +173,10 @@ impl CallMemory {
                 true => Slot::address(ptr::from_mut(own).cast()),
                 false => Slot::default(),
             },
-            Argument::TextLength { param } => Slot::size(text(scalars, param)?.len()),
+            Argument::TextLength { param } => Slot::size(match text(scalars, param)? {
+                Scalar::NULL_TEXT => 0,
+                text => text.len(),
+            }),
             Argument::OneCharacter => Slot::size(1),
             // These arguments do not depend on scalars.
             Argument::Array { .. }

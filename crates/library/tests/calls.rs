@@ -410,6 +410,23 @@ fn a_constant_of_fortran_is_the_same_at_each_call() {
     }
 }
 
+/// As programs for Ninf-G pass it.
+#[test]
+fn a_null_text_has_no_characters_in_fortran() {
+    let text = "Globals {\n\
+        void seen_(char *text, long *seen, unsigned long length) {\n\
+            *seen = text ? -1 : (long) length;\n\
+        }\n\
+        }\n\
+        Define seen(IN string text, OUT long *seen) Calls \"FORTRAN\" seen(text, seen);";
+    let document = parse_document(text).document;
+    let compiled = built(text, "null.idl").unwrap().unwrap();
+    let binding = Binding::load(&document, Path::new("."), Some(&compiled.path())).unwrap();
+    let scalars = [Some(Scalar::Text(Scalar::NULL_TEXT.to_owned())), None];
+    let called = invoke(&binding, &document, "seen", &scalars, |_, _| {});
+    assert_eq!(i64::from_ne_bytes(called.array(0, 0)), 0);
+}
+
 /// As `strtok` cuts a text.
 #[test]
 fn a_constant_text_is_the_same_at_each_call() {
