@@ -243,6 +243,25 @@ def test_calls_are_bounded_and_a_caller_who_leaves_ends_the_call(start, nap_idl)
         wait_until(lambda: calls_at(server) == 0, what="the end of the call")
 
 
+def test_a_call_keeps_its_place_until_its_results_are_read(start, tmp_path):
+    path = tmp_path / "zeros.idl"
+    path.write_text("Module z;\nDefine zeros(IN long n, OUT double y[n]) { }\n")
+    server = start(path, options=["--allow-code"])
+    with gateway("http", server.address, "--user-calls", "1") as http:
+        host, port = http.url.removeprefix("http://").split(":")
+        body = b'{"n": 4000000}'
+        with socket.create_connection((host, int(port))) as slow:
+            slow.sendall(
+                b"POST /v1/call/zeros?arrays=base64 HTTP/1.1\r\nHost: x\r\n"
+                b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+                % (len(body), body)
+            )
+            assert slow.recv(15) == b"HTTP/1.1 200 OK"
+            status, answer, _ = http.request("/v1/call/zeros", {"n": 1})
+            assert (status, answer["error"]["kind"]) == (429, "QuotaExceeded")
+        wait_until(lambda: http.request("/v1/call/zeros", {"n": 1})[0] == 200, what="a place")
+
+
 def calls_at(server):
     """How many calls compute at the server."""
     words = [FARCALL, "status", "--json", server.address]

@@ -1,10 +1,12 @@
-//! The body of a request: it is read within the bounds of the gateway, or passed over. What the
-//! bytes mean is for others.
+//! The body of a request: it is read within the bounds of the gateway, or passed over. And that of
+//! an answer, which leaves piece by piece. What the bytes mean is for others.
 
 use crate::failure::Failure;
-use axum::body::BodyDataStream;
+use axum::body::{Body, BodyDataStream, Bytes};
 use axum::http::{HeaderMap, StatusCode, header};
 use futures_util::StreamExt;
+use futures_util::stream::unfold;
+use std::io;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -14,6 +16,8 @@ pub(crate) const SENDING: Duration = Duration::from_secs(60);
 const PASSING: Duration = Duration::from_secs(10);
 /// Most bytes of the body of a refused request that are read.
 const MOST_PASSED: usize = 256_000_000;
+/// Bytes of a piece of an answer.
+const PIECE: usize = 64 << 10;
 
 /// Reads a body of at most so many bytes.
 ///
@@ -86,14 +90,23 @@ pub(crate) async fn pass_over(headers: &HeaderMap, body: &mut BodyDataStream) {
     let _ = timeout(PASSING, read).await;
 }
 
+/// The body of an answer. It drops `kept` when its last piece has left, or when nobody reads it any
+/// more.
+pub(crate) fn in_pieces(bytes: Vec<u8>, kept: impl Send + 'static) -> Body {
+    let pieces = unfold((Bytes::from(bytes), kept), async |(mut left, kept)| {
+        let piece = left.split_to(left.len().min(PIECE));
+        (!piece.is_empty()).then(|| (io::Result::Ok(piece), (left, kept)))
+    });
+    Body::from_stream(pieces)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::body::Body;
     use axum::http::HeaderValue;
     use futures_util::stream::iter;
     use std::future::Future;
-    use std::io;
+    use std::sync::Arc;
 
     fn run<T>(future: impl Future<Output = T>) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -126,6 +139,19 @@ mod tests {
         let broken = Body::from_stream(iter(broken)).into_data_stream();
         let error = format!("{:?}", run(receive(10, &none, broken)).unwrap_err());
         assert!(error.contains("the body ended early: gone"), "{error}");
+    }
+
+    #[test]
+    fn what_is_kept_for_an_answer_goes_with_its_last_piece() {
+        let kept = Arc::new(());
+        let bytes = vec![b'x'; PIECE + 1];
+        let mut body = in_pieces(bytes.clone(), Arc::clone(&kept)).into_data_stream();
+        for (length, holders) in [(Some(PIECE), 2), (Some(1), 2), (None, 1)] {
+            let piece = run(body.next()).map(|piece| piece.unwrap().len());
+            assert_eq!((piece, Arc::strong_count(&kept)), (length, holders));
+        }
+        drop(in_pieces(bytes, Arc::clone(&kept)));
+        assert_eq!(Arc::strong_count(&kept), 1);
     }
 
     #[test]

@@ -27,10 +27,11 @@ pub(crate) struct Wanted {
     pub(crate) trace: Option<TraceContext>,
 }
 
-/// The results as JSON, and what else is known of the call.
+/// The results as JSON, what else is known of the call, and who made it.
 pub(crate) struct Done {
     pub(crate) text: Vec<u8>,
     pub(crate) outcome: Outcome,
+    pub(crate) guest: Guest,
 }
 
 impl Wanted {
@@ -77,7 +78,11 @@ impl Wanted {
             wait(pending, slot, self.limit, &function)?
         };
         let text = results(interface, laid_out.layout(), &arrays, self.is_binary);
-        Ok(Done { text, outcome })
+        Ok(Done {
+            text,
+            outcome,
+            guest: self.guest,
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 //! refuses takes no room from callers.
 
 use crate::arguments::carried;
-use crate::body::{self, SENDING, pass_over};
+use crate::body::{self, SENDING, in_pieces, pass_over};
 use crate::call::{Done, Slot, Waiter, Wanted};
 use crate::failure::Failure;
 use crate::functions::described;
@@ -554,18 +554,14 @@ async fn call(
     let slot = Arc::new(Slot::default());
     let _waiter = Waiter(Arc::clone(&slot));
     let mut ending = shared.ending.subscribe();
-    let done = blocking(move || {
-        let done = wanted.run(&slot);
-        drop(place);
-        done
-    });
-    let done = tokio::select! {
+    let done = blocking(move || Ok((wanted.run(&slot)?, place)));
+    let (done, place) = tokio::select! {
         done = done => done?,
         _ = ending.wait_for(|ends| *ends) => {
             return Err(Failure::busy("the gateway ends; the call was given up"));
         }
     };
-    Ok(answer(done))
+    Ok(answer(done, place))
 }
 
 /// The span that has caused a request. A header that is none is ignored, as the W3C asks.
@@ -573,7 +569,8 @@ fn cause(headers: &HeaderMap) -> Option<TraceContext> {
     headers.get(TRACEPARENT)?.to_str().ok()?.parse().ok()
 }
 
-fn answer(done: Done) -> Response {
+/// The answer to a call, which keeps its place until its results have left: they take memory.
+fn answer(done: Done, place: OwnedSemaphorePermit) -> Response {
     let times = done.outcome.times;
     let parts = [
         ("send", times.send),
@@ -585,9 +582,10 @@ fn answer(done: Done) -> Response {
     let parts = parts.map(|(name, seconds)| format!("{name};dur={:.3}", seconds * 1e3));
     let headers = [
         (header::CONTENT_TYPE.as_str(), "application/json".to_owned()),
+        (header::CONTENT_LENGTH.as_str(), done.text.len().to_string()),
         ("server-timing", parts.join(", ")),
     ];
-    (headers, done.text).into_response()
+    (headers, in_pieces(done.text, (done.guest, place))).into_response()
 }
 
 /// A web page cannot send this type to another origin without asking first.
