@@ -208,7 +208,8 @@ impl<K: Eq + Hash> Sampler<K> {
         counted
     }
 
-    /// Adds the lines that have become available, and sets the stride once a second.
+    /// Adds the lines that have become available. Once a second, it sets the stride, and forgets
+    /// the kinds of a time in which all calls had lines.
     fn begin_second(&mut self, now: u64) {
         let passed = now.saturating_sub(self.filled) as f64 / SECOND as f64;
         self.filled = self.filled.max(now);
@@ -216,6 +217,9 @@ impl<K: Eq + Hash> Sampler<K> {
         let passed = now.saturating_sub(self.second);
         if passed < SECOND {
             return;
+        }
+        if self.since.is_none() {
+            self.tallies.clear();
         }
         let rate = self.calls as f64 / (passed as f64 / SECOND as f64);
         let stride = (rate / self.target()).ceil() as u64;

@@ -130,6 +130,23 @@ fn kinds_beyond_their_number_are_counted_as_one() {
 }
 
 #[test]
+fn calls_of_a_quiet_time_do_not_count_later() {
+    let mut sampler = Sampler::new(BUDGET);
+    for kind in 0..100 {
+        let fate = sampler.count(kind * 10 * SECOND, kind, false, &Measured::default());
+        assert_eq!(fate, Fate::Alone { share: 1.0 });
+    }
+    for call in 0..5000 {
+        sampler.count(2000 * SECOND + call, 99, false, &Measured::default());
+    }
+    let counted = sampler.take();
+    let [(Some(99), tally)] = &counted[..] else {
+        panic!("{counted:?}");
+    };
+    assert_eq!(tally.alone + tally.calls, 5000);
+}
+
+#[test]
 fn counts_are_due_sooner_the_fewer_kinds_there_are() {
     let mut sampler = Sampler::new(Budget {
         saved: 0.0,
