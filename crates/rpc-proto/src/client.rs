@@ -14,7 +14,7 @@ use crate::frame::Header;
 use crate::functions::{Estimate, FunctionInterface, Listing};
 use crate::handles::{HandlePage, HandleRecord, Receipt};
 use crate::hello::{GoodbyeMessage, Hello, ProofMessage};
-use crate::ids::JobId;
+use crate::ids::{HandleId, JobId};
 use crate::jobs::{DurableDescription, DurablePage};
 use crate::kind::Subject;
 use crate::message;
@@ -139,9 +139,13 @@ struct Core {
     /// The server grants room for long data streams.
     grants: bool,
     /// Requests that the server lets be open at once.
+    most: usize,
+    /// The same for those with data streams: they leave some to the others.
     most_open: usize,
-    /// Requests with data streams that wait until others have ended.
+    /// Requests that wait until others have ended.
     waiting: VecDeque<Opening>,
+    /// The stored arrays of calls whose frames may not have left: they go with their data.
+    unsent: Vec<(CallId, Vec<HandleId>)>,
 }
 
 /// A request to be opened.
@@ -152,6 +156,24 @@ struct Opening {
     total: u64,
     /// Whether they are for memory that is there.
     has_room: bool,
+    /// Whether its frame is all of it.
+    is_plain: bool,
+    /// The stored arrays that it uses.
+    arrays: Vec<HandleId>,
+}
+
+impl Opening {
+    /// A request whose data stream has so many bytes.
+    fn new(call: CallId, frame: Vec<u8>, total: u64) -> Opening {
+        Opening {
+            call,
+            frame,
+            total,
+            has_room: false,
+            is_plain: false,
+            arrays: Vec::new(),
+        }
+    }
 }
 
 impl Connection {
@@ -170,8 +192,10 @@ impl Connection {
             sender: Sender::new(&limits),
             requests: BTreeMap::new(),
             grants: false,
+            most: usize::MAX,
             most_open: usize::MAX,
             waiting: VecDeque::new(),
+            unsent: Vec::new(),
         };
         Connection {
             receiver: Receiver::new(limits.clone()),
@@ -291,7 +315,8 @@ impl Core {
         (self.connected, self.waits) = (true, false);
         self.grants = self.features & hello.features & CREDIT != 0;
         if let Some(calls) = hello.calls {
-            // Some are left for requests without data streams, which do not wait.
+            self.most = calls.max(1) as usize;
+            // Some are left for requests without data streams.
             self.most_open = (calls - (calls / 2).min(32)).max(1) as usize;
         }
         self.open_next();

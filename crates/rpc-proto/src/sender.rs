@@ -136,6 +136,12 @@ impl Sender {
         self.held.contains_key(&call) || self.streams.iter().any(|stream| stream.call == call)
     }
 
+    /// Whether the frame that opens the call goes with its data and is unsent.
+    pub(crate) fn has_frame(&self, call: CallId) -> bool {
+        let mut streams = self.streams.iter();
+        streams.any(|stream| stream.call == call && !stream.opening.is_empty())
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         self.control.is_empty() && self.streams.is_empty() && self.held.is_empty()
     }

@@ -2,7 +2,7 @@
 //! answers. `client::requests` has all requests without arguments in a data stream. A call has at
 //! most one open callback, and a callback cannot arrive before all arguments are sent.
 
-use super::{Connection, Core, Event, Request};
+use super::{Connection, Core, Event, Opening, Request};
 use crate::call::{Call, OUTPUT, OutputMessage};
 use crate::callback::{CALLBACKS, Callback, CallbackAnswer};
 use crate::frame::{BIG_ENDIAN, Header, append_control, append_flagged};
@@ -19,7 +19,10 @@ impl Connection {
         })?;
         let mut opening = Vec::new();
         append_control(&mut opening, Kind::Call, id, |out| call.encode(out));
-        self.core.start(id, opening, call.data_bytes, false);
+        self.core.start(Opening {
+            arrays: call.handles.iter().map(|(_, array)| *array).collect(),
+            ..Opening::new(id, opening, call.data_bytes)
+        });
         Ok(id)
     }
 

@@ -20,6 +20,7 @@ use crate::operation::{AskSnapshot, DrainingMessage, StatusMessage};
 use crate::reservations::{RESERVATIONS, ReservationRequest};
 use crate::{CallId, Kind, ProtocolError};
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use minicbor::Encode;
 
 impl Connection {
@@ -39,18 +40,35 @@ impl Connection {
         self.request(Request::Query, kind, message)
     }
 
+    /// A request that the server counts as it counts calls, or that must not overtake calls that
+    /// use an array.
+    fn in_turn(
+        &mut self,
+        request: Request,
+        kind: Kind,
+        message: &impl Encode<()>,
+        array: Option<HandleId>,
+    ) -> Result<CallId, ProtocolError> {
+        let id = self.open(request)?;
+        let mut frame = Vec::new();
+        message::append(&mut frame, kind, id, message);
+        self.core.start_plain(id, frame, array);
+        Ok(id)
+    }
+
     /// A request whose answer is a data stream. It ends like a call.
     fn ask_for_data(
         &mut self,
         kind: Kind,
         message: &impl Encode<()>,
         result_bytes: u64,
+        array: Option<HandleId>,
     ) -> Result<CallId, ProtocolError> {
         let request = Request::Computing {
             result_bytes,
             calls_back: false,
         };
-        self.request(request, kind, message)
+        self.in_turn(request, kind, message, array)
     }
 
     /// Asks for the functions served, from index `from` on.
@@ -143,12 +161,13 @@ impl Connection {
     /// Asks for the results of a durable call, a stream of `result_bytes` bytes. The request ends
     /// like a call.
     pub fn fetch(&mut self, job: JobId, result_bytes: u64) -> Result<CallId, ProtocolError> {
-        self.ask_for_data(Kind::Fetch, &JobMessage { id: job }, result_bytes)
+        self.ask_for_data(Kind::Fetch, &JobMessage { id: job }, result_bytes, None)
     }
 
     /// Cancels a durable call. With `forget`, the server forgets it.
     pub fn cancel_job(&mut self, job: JobId, forget: bool) -> Result<CallId, ProtocolError> {
-        self.ask(Kind::CancelJob, &CancelJobMessage { id: job, forget })
+        let message = CancelJobMessage { id: job, forget };
+        self.in_turn(Request::Query, Kind::CancelJob, &message, None)
     }
 
     /// Asks for the durable calls with numbers greater than `after`.
@@ -163,12 +182,13 @@ impl Connection {
 
     /// Asks for a part of a stored array. The request ends like a call.
     pub fn get_part(&mut self, part: &ArrayPart) -> Result<CallId, ProtocolError> {
-        self.ask_for_data(Kind::GetPart, part, part.bytes)
+        self.ask_for_data(Kind::GetPart, part, part.bytes, Some(part.id))
     }
 
     /// Asks for a stored array of `bytes` bytes. The request ends like a call.
     pub fn get(&mut self, handle: HandleId, bytes: u64) -> Result<CallId, ProtocolError> {
-        self.ask_for_data(Kind::Get, &HandleMessage { id: handle }, bytes)
+        let message = HandleMessage { id: handle };
+        self.ask_for_data(Kind::Get, &message, bytes, Some(handle))
     }
 
     /// Asks about a stored array.
@@ -178,23 +198,25 @@ impl Connection {
 
     /// Drops a stored array.
     pub fn drop_handle(&mut self, handle: HandleId) -> Result<CallId, ProtocolError> {
-        self.ask(Kind::Drop, &HandleMessage { id: handle })
+        let message = HandleMessage { id: handle };
+        self.in_turn(Request::Query, Kind::Drop, &message, Some(handle))
     }
 
     /// Asks a server with the feature [`LOANS`](crate::LOANS) to lend an array: for a name under
     /// which another server may read it once.
     pub fn lend(&mut self, handle: HandleId) -> Result<CallId, ProtocolError> {
-        self.ask(Kind::Lend, &HandleMessage { id: handle })
+        let message = HandleMessage { id: handle };
+        self.in_turn(Request::Query, Kind::Lend, &message, Some(handle))
     }
 
     /// Asks a server with the feature [`LOANS`](crate::LOANS) to read an array from another server.
     pub fn pull(&mut self, pull: &Pull) -> Result<CallId, ProtocolError> {
-        self.ask(Kind::Pull, pull)
+        self.in_turn(Request::Query, Kind::Pull, pull, None)
     }
 
     /// Asks a server with the feature [`WRITES`] to write an array to an address.
     pub fn write(&mut self, write: &Write) -> Result<CallId, ProtocolError> {
-        self.ask(Kind::Write, write)
+        self.in_turn(Request::Query, Kind::Write, write, Some(write.id))
     }
 
     /// Asks for the stored arrays with numbers above `after`.
@@ -204,7 +226,7 @@ impl Connection {
 
     /// Gives an array a name at a server with the feature [`NAMES`].
     pub fn name(&mut self, name: &Name) -> Result<CallId, ProtocolError> {
-        self.ask(Kind::Name, name)
+        self.in_turn(Request::Query, Kind::Name, name, Some(name.id))
     }
 
     /// Asks a server with the feature [`NAMES`] for data by name.

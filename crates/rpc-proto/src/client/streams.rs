@@ -11,7 +11,8 @@ use crate::jobs::SubmitRequest;
 use crate::message;
 use crate::receiver::{Chunk, Stream};
 use crate::sender::CREDIT;
-use crate::{CallId, Kind, ProtocolError};
+use crate::{CallId, HandleId, Kind, ProtocolError};
+use alloc::vec;
 use alloc::vec::Vec;
 
 impl Connection {
@@ -21,7 +22,7 @@ impl Connection {
         let mut opening = Vec::new();
         append_control(&mut opening, Kind::Submit, id, |out| submission.encode(out));
         let bytes = submission.call.data_bytes;
-        self.core.start(id, opening, bytes, false);
+        self.core.start(Opening::new(id, opening, bytes));
         Ok(id)
     }
 
@@ -30,7 +31,7 @@ impl Connection {
         let id = self.open(Request::Submitting)?;
         let mut opening = Vec::new();
         message::append(&mut opening, Kind::Put, id, put);
-        self.core.start(id, opening, put.data_bytes, false);
+        self.core.start(Opening::new(id, opening, put.data_bytes));
         Ok(id)
     }
 
@@ -39,7 +40,11 @@ impl Connection {
         let id = self.open(Request::Submitting)?;
         let mut frame = Vec::new();
         message::append(&mut frame, Kind::PutPart, id, part);
-        self.core.start(id, frame, part.bytes, true);
+        self.core.start(Opening {
+            has_room: true,
+            arrays: vec![part.id],
+            ..Opening::new(id, frame, part.bytes)
+        });
         Ok(id)
     }
 
@@ -104,14 +109,35 @@ impl Core {
     }
 
     /// Opens a request with a data stream, now or when others have ended.
-    pub(super) fn start(&mut self, call: CallId, frame: Vec<u8>, total: u64, has_room: bool) {
-        self.waiting.push_back(Opening {
-            call,
-            frame,
-            total,
-            has_room,
-        });
+    pub(super) fn start(&mut self, opening: Opening) {
+        self.waiting.push_back(opening);
         self.open_next();
+    }
+
+    /// Opens a request without a data stream. It waits only if the server allows no more, or if a
+    /// request before it uses the same array and has not left.
+    pub(super) fn start_plain(&mut self, call: CallId, frame: Vec<u8>, array: Option<HandleId>) {
+        let mut frame = frame;
+        // The request is one of them.
+        let open = self.requests.len() - self.waiting.len();
+        let is_used = array.is_some_and(|array| {
+            let mut waiting = self.waiting.iter();
+            waiting.any(|one| one.arrays.contains(&array)) || self.is_unsent(array)
+        });
+        match open > self.most || is_used {
+            false => self.sender.control.append(&mut frame),
+            true => self.waiting.push_back(Opening {
+                is_plain: true,
+                arrays: Vec::from_iter(array),
+                ..Opening::new(call, frame, 0)
+            }),
+        }
+    }
+
+    /// Whether the frame of a call that uses this array has not left.
+    fn is_unsent(&self, array: HandleId) -> bool {
+        let mut unsent = self.unsent.iter();
+        unsent.any(|(call, arrays)| arrays.contains(&array) && self.sender.has_frame(*call))
     }
 
     /// Opens as many requests as the server allows. Opens none before the client knows whether the
@@ -120,17 +146,34 @@ impl Core {
         if self.features & CREDIT != 0 && !self.connected {
             return;
         }
-        while self.requests.len() - self.waiting.len() < self.most_open
-            && let Some(next) = self.waiting.pop_front()
-        {
+        while let Some(next) = self.waiting.front() {
+            let most = match next.is_plain {
+                true => self.most,
+                false => self.most_open,
+            };
+            let is_full = self.requests.len() - self.waiting.len() >= most;
+            let mut arrays = next.arrays.iter();
+            if is_full || (next.is_plain && arrays.any(|array| self.is_unsent(*array))) {
+                return;
+            }
+            let Some(next) = self.waiting.pop_front() else {
+                return;
+            };
             let Opening {
                 call,
                 frame,
                 total,
                 has_room,
+                arrays,
+                ..
             } = next;
             let granted = has_room || !self.grants;
             self.sender.start_call(call, frame, total, granted);
+            let sender = &self.sender;
+            self.unsent.retain(|(call, _)| sender.has_frame(*call));
+            if !arrays.is_empty() && sender.has_frame(call) {
+                self.unsent.push((call, arrays));
+            }
         }
     }
 
