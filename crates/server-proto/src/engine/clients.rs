@@ -91,10 +91,17 @@ impl Engine {
         }
     }
 
-    /// Ends the connection of a client that violates the protocol, and tells it why.
+    /// Ends the connection of a client that violates the protocol, and tells it why. Its calls fail
+    /// first: a client takes a goodbye alone as a sign that none of them has begun.
     pub(crate) fn break_off(&mut self, key: ConnectionKey, error: &ProtocolError) {
         if !matches!(error, ProtocolError::NotFarcall | ProtocolError::Goodbye(_)) {
-            self.cx.clients[key].proto.goodbye(error.to_string());
+            let connection = &mut self.cx.clients[key];
+            let text = format!("the connection was closed before the call was over: {error}");
+            let failure = Failure::new(FailureKind::Internal, text);
+            for call in connection.calls.keys() {
+                connection.proto.fail(*call, &failure);
+            }
+            connection.proto.goodbye(error.to_string());
         }
         self.close(key, Some(error.to_string()));
     }

@@ -178,6 +178,29 @@ fn memory_that_the_system_refuses_is_refused_and_ends_no_connection() {
     }
 }
 
+/// After a goodbye alone, a client would make them again.
+#[test]
+fn calls_of_a_client_that_breaks_the_protocol_fail_before_the_goodbye() {
+    let (mut server, _) = server();
+    let mut anne = Client::connect(&mut server, "anne");
+    assert!(anne.call(&mut server, 8000).is_some());
+    assert!(answers(&mut server, anne.key).is_empty());
+    // A second greeting.
+    let mut again = client::Connection::new(Limits::default(), &Hello::new("test"));
+    let mut bytes = Vec::new();
+    while again.poll_transmit(&mut bytes) != Transmit::Idle {}
+    server.handle_input(anne.key, &bytes);
+    assert!(!server.clients().is_open(anne.key));
+    let said = answers(&mut server, anne.key);
+    let (taken, event) = anne.proto.handle_input(&said).unwrap();
+    let Some(client::Event::Failed(1, failure)) = &event else {
+        panic!("{event:?}");
+    };
+    assert_eq!(failure.kind, FailureKind::Internal);
+    let left = anne.proto.handle_input(&said[taken..]);
+    assert!(matches!(left, Err(ProtocolError::Goodbye(_))), "{left:?}");
+}
+
 /// What the server says to a client.
 fn answers(server: &mut Server, key: ConnectionKey) -> Vec<u8> {
     let mut bytes = Vec::new();
