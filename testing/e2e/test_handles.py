@@ -1,5 +1,6 @@
 """Stored arrays, with real processes."""
 
+import concurrent.futures
 import gc
 import json
 import pickle
@@ -137,6 +138,51 @@ def test_results_stay_and_are_chained_without_waiting(start, libc):
     del futures, kept, handle
     gc.collect()
     assert {handle.id for handle in server.handles()} == {x.id, last.id}
+
+
+def test_chains_keep_their_order_beside_large_calls(start, tmp_path):
+    path = tmp_path / "libc.idl"
+    look = 'Define look(IN char x[n], IN int us, IN long n) Calls "C" usleep(us);\n'
+    path.write_text(LIBC + look)
+    server = start(path).connect(same_host=False)
+    look, fill = server.function("look"), server.function("fill")
+    n, large = 1000, np.ones(32 << 20, np.int8)
+    for value in range(1, 31):
+        x = server.put(np.zeros(n, np.int8))
+        looked = look.call_async(large, 1000, large.size)
+        filled = fill.call_async(x, value, n)
+        assert x.get()[0] == value
+        x.drop()
+        looked.result()
+        filled.result()
+
+
+def test_arrays_keep_their_order_behind_calls_that_wait_for_a_place(start, libc, tmp_path):
+    settings = tmp_path / "farcall.toml"
+    settings.write_text("[limits]\ncalls_per_connection = 8\n")
+    server = start(libc, options=["--config", str(settings)]).connect()
+    nap, fill = server.function("nap"), server.function("fill")
+    n = 10
+    naps = [nap.call_async(np.zeros(n, np.int8), 20_000, n) for _ in range(20)]
+    x = server.put(np.zeros(n, np.int8))
+    more = [nap.call_async(np.zeros(n, np.int8), 20_000, n) for _ in range(20)]
+    filled = fill.call_async(x, 7, n)
+    assert x.get().tolist() == [7] * n
+    last = fill.call_async(x, 8, n)
+    x.drop()
+    for call in [*naps, *more, filled, last]:
+        call.result()
+
+
+def test_more_arrays_are_fetched_than_the_server_allows_at_once(start, libc, tmp_path):
+    settings = tmp_path / "farcall.toml"
+    settings.write_text("[limits]\ncalls_per_connection = 8\n")
+    server = start(libc, options=["--config", str(settings)]).connect()
+    array = np.arange(1 << 20)
+    x = server.put(array)
+    with concurrent.futures.ThreadPoolExecutor(50) as pool:
+        fetched = pool.map(lambda _: x.get(), range(50))
+        assert all(np.array_equal(one, array) for one in fetched)
 
 
 def test_arrays_that_others_drop_meanwhile_are_not_listed(start, libc):

@@ -261,7 +261,9 @@ impl Function {
             return Ok(own);
         }
         let bytes = layout.sent_bytes() + layout.returned_bytes();
-        Ok(match moves_files || self.object.is_some() {
+        // Requests for a stored array keep their order on the connection of `get` and `drop`.
+        let uses_arrays = !call.handles.is_empty();
+        Ok(match moves_files || uses_arrays || self.object.is_some() {
             true => connection,
             false => self.server.for_arrays(connection, bytes),
         })
