@@ -174,6 +174,27 @@ def test_arrays_keep_their_order_behind_calls_that_wait_for_a_place(start, libc,
         call.result()
 
 
+@pytest.mark.parametrize("memory", [None, 64_000_000])
+def test_arrays_keep_their_order_behind_large_calls(start, tmp_path, memory):
+    path, settings = tmp_path / "libc.idl", tmp_path / "farcall.toml"
+    large = "INOUT char x[n], IN int value, IN long n, IN char more[m], IN long m"
+    path.write_text(f'{LIBC}Define fill2({large}) Calls "C" memset(x, value, n);\n')
+    settings.write_text(f"[limits]\nmemory = {memory}\n" if memory else "")
+    server = start(path, options=["--config", str(settings)]).connect(same_host=False)
+    fill, fill2 = server.function("fill"), server.function("fill2")
+    n, more = 1000, np.ones(40_000_000, np.int8)
+    x, y, *others = (server.put(np.zeros(n, np.int8)) for _ in range(6))
+    # The server takes the data of two calls of a connection at a time.
+    calls = [fill2.call_async(other, 1, n, more, more.size) for other in others]
+    calls.append(fill2.call_async(x, 7, n, more, more.size))
+    calls.append(fill.call_async(x, 9, n))
+    calls.append(fill2.call_async(y, 7, n, more, more.size))
+    assert y.get().tolist() == [7] * n
+    assert x.get().tolist() == [9] * n
+    for call in calls:
+        call.result()
+
+
 def test_more_arrays_are_fetched_than_the_server_allows_at_once(start, libc, tmp_path):
     settings = tmp_path / "farcall.toml"
     settings.write_text("[limits]\ncalls_per_connection = 8\n")

@@ -144,7 +144,8 @@ struct Core {
     most_open: usize,
     /// Requests that wait until others have ended.
     waiting: VecDeque<Opening>,
-    /// The stored arrays of calls whose frames may not have left: they go with their data.
+    /// The stored arrays of calls that the server may not have accepted: their frames go with their
+    /// data, or they wait for a grant.
     unsent: Vec<(CallId, Vec<HandleId>)>,
 }
 

@@ -136,10 +136,12 @@ impl Sender {
         self.held.contains_key(&call) || self.streams.iter().any(|stream| stream.call == call)
     }
 
-    /// Whether the frame that opens the call goes with its data and is unsent.
-    pub(crate) fn has_frame(&self, call: CallId) -> bool {
+    /// Whether the other side cannot have accepted the call: the frame that opens it goes with its
+    /// data and is unsent, or the grant for its data has not come.
+    pub(crate) fn keeps_back(&self, call: CallId) -> bool {
         let mut streams = self.streams.iter();
-        streams.any(|stream| stream.call == call && !stream.opening.is_empty())
+        self.held.contains_key(&call)
+            || streams.any(|stream| stream.call == call && !stream.opening.is_empty())
     }
 
     pub(crate) fn is_idle(&self) -> bool {

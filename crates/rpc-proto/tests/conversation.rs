@@ -5,9 +5,9 @@
 use farcall_idl::Scalar;
 use farcall_rpc_proto::client::Answer;
 use farcall_rpc_proto::{
-    CALLBACKS, Call, CallId, Callback, CallbackAnswer, Chunk, Failure, FailureKind, HANDLES,
-    HEADER_BYTES, HandleId, Header, Hello, Kind, Limits, Listing, ProtocolError, SHARED_MEMORY,
-    Transmit, client, server,
+    CALLBACKS, CREDIT, Call, CallId, Callback, CallbackAnswer, Chunk, Failure, FailureKind,
+    HANDLES, HEADER_BYTES, HandleId, Header, Hello, Kind, Limits, Listing, ProtocolError,
+    SHARED_MEMORY, Transmit, client, server,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -685,6 +685,37 @@ fn requests_for_an_array_do_not_overtake_calls_that_use_it() {
     }
     assert_eq!(down(&mut server, &mut client).unwrap().len(), 3);
     assert_eq!(opened(&mut client, &mut server), [3, 4, 6]);
+}
+
+#[test]
+fn requests_for_an_array_do_not_overtake_a_call_that_waits_for_its_grant() {
+    let mut hello = Hello::new("both");
+    hello.features = CREDIT | HANDLES;
+    let limits = Limits {
+        chunk_bytes: 100,
+        grant_bytes: 100,
+        ..Limits::default()
+    };
+    let mut client = client::Connection::new(limits.clone(), &hello);
+    let mut server = server::Connection::new(limits, hello);
+    assert_eq!(up(&mut client, &mut server).unwrap().len(), 1);
+    assert_eq!(down(&mut server, &mut client).unwrap().len(), 1);
+    let (used, other) = (HandleId([7; 16]), HandleId([8; 16]));
+    let large = Call {
+        data_bytes: 150,
+        ..using(used)
+    };
+    assert_eq!(client.call(&large, 0), Ok(1));
+    assert_eq!(client.get(used, 8), Ok(2));
+    assert_eq!(client.call(&using(used), 0), Ok(3));
+    assert_eq!(client.get(other, 8), Ok(4));
+    assert_eq!(client.call(&using(other), 0), Ok(5));
+    assert_eq!(opened(&mut client, &mut server), [1, 4, 5]);
+    assert!(!server.accept(1, 0), "its data are missing");
+    assert_eq!(down(&mut server, &mut client), Ok(vec![]));
+    let (call, data, get) = (Kind::Call as u8, Kind::Data as u8, Kind::Get as u8);
+    let expected = [(get, 2), (call, 3), (data, 1), (data, 1)];
+    assert_eq!(frames(&mut client), expected);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::message;
 use crate::receiver::{Chunk, Stream};
 use crate::sender::CREDIT;
 use crate::{CallId, HandleId, Kind, ProtocolError};
+use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -114,8 +115,8 @@ impl Core {
         self.open_next();
     }
 
-    /// Opens a request without a data stream. It waits only if the server allows no more, or if a
-    /// request before it uses the same array and has not left.
+    /// Opens a request without a data stream. It waits only if the server allows no more, or if it
+    /// cannot have accepted a request before it that uses the same array.
     pub(super) fn start_plain(&mut self, call: CallId, frame: Vec<u8>, array: Option<HandleId>) {
         let mut frame = frame;
         // The request is one of them.
@@ -134,44 +135,46 @@ impl Core {
         }
     }
 
-    /// Whether the frame of a call that uses this array has not left.
+    /// Whether the server cannot have accepted a call that uses this array.
     fn is_unsent(&self, array: HandleId) -> bool {
         let mut unsent = self.unsent.iter();
-        unsent.any(|(call, arrays)| arrays.contains(&array) && self.sender.has_frame(*call))
+        unsent.any(|(call, arrays)| arrays.contains(&array) && self.sender.keeps_back(*call))
     }
 
     /// Opens as many requests as the server allows. Opens none before the client knows whether the
-    /// server grants streams.
+    /// server grants streams. A request stays behind all requests before it that use one of its
+    /// arrays, until the server can have accepted them; others go past.
     pub(super) fn open_next(&mut self) {
-        if self.features & CREDIT != 0 && !self.connected {
+        if self.waiting.is_empty() || (self.features & CREDIT != 0 && !self.connected) {
             return;
         }
-        while let Some(next) = self.waiting.front() {
+        let sender = &self.sender;
+        self.unsent.retain(|(call, _)| sender.keeps_back(*call));
+        let unsent = self.unsent.iter().flat_map(|(_, arrays)| arrays);
+        let mut kept: BTreeSet<HandleId> = unsent.copied().collect();
+        let mut place = 0;
+        while let Some(next) = self.waiting.get(place) {
             let most = match next.is_plain {
                 true => self.most,
                 false => self.most_open,
             };
-            let is_full = self.requests.len() - self.waiting.len() >= most;
-            let mut arrays = next.arrays.iter();
-            if is_full || (next.is_plain && arrays.any(|array| self.is_unsent(*array))) {
+            if self.requests.len() - self.waiting.len() >= most {
                 return;
             }
-            let Some(next) = self.waiting.pop_front() else {
+            if next.arrays.iter().any(|array| kept.contains(array)) {
+                kept.extend(&next.arrays);
+                place += 1;
+                continue;
+            }
+            let Some(next) = self.waiting.remove(place) else {
                 return;
             };
-            let Opening {
-                call,
-                frame,
-                total,
-                has_room,
-                arrays,
-                ..
-            } = next;
-            let granted = has_room || !self.grants;
-            self.sender.start_call(call, frame, total, granted);
-            let sender = &self.sender;
-            self.unsent.retain(|(call, _)| sender.has_frame(*call));
-            if !arrays.is_empty() && sender.has_frame(call) {
+            let granted = next.has_room || !self.grants;
+            let (call, arrays) = (next.call, next.arrays);
+            self.sender
+                .start_call(call, next.frame, next.total, granted);
+            if !arrays.is_empty() && self.sender.keeps_back(call) {
+                kept.extend(&arrays);
                 self.unsent.push((call, arrays));
             }
         }
