@@ -3,7 +3,7 @@
 //! Names are `calls-MILLISECONDS.jsonl.zst`, in the order of their time, and end in `.part` as long
 //! as somebody writes them. Who writes a file has it locked.
 
-use crate::reader::Lines;
+use crate::reader::{Lines, ReadError};
 use crate::writer::Writer;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -95,9 +95,17 @@ pub(crate) fn bound(folder: &Path, most: u64) -> io::Result<()> {
             break;
         }
         bytes -= size(path);
-        fs::remove_file(path)?;
+        remove(path)?;
     }
     Ok(())
+}
+
+/// Removes a file, which somebody else may have removed.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Makes whole files of those that nobody writes any more.
@@ -120,19 +128,21 @@ pub(crate) fn mend(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// A file with lines that this version does not know, as later ones write them, stays as it is.
 fn mend_file(part: &Path) -> io::Result<()> {
     let whole = part.with_extension("");
     let mended = part.with_extension(&MENDED[1..]);
-    match fs::remove_file(&mended) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    remove(&mended)?;
     let mut writer = Writer::new(create(&mended)?)?;
     let mut any = false;
     if let Ok(lines) = Lines::open(part) {
-        // Whatever follows the first damage cannot be read.
-        for told in lines.map_while(Result::ok) {
-            writer.write_text(&told.text)?;
+        for told in lines {
+            match told {
+                Ok(told) => writer.write_text(&told.text)?,
+                Err(ReadError::Line { .. }) => return remove(&mended),
+                // Whatever follows the first damage cannot be read.
+                Err(_) => break,
+            }
             any = true;
         }
     }

@@ -102,6 +102,26 @@ fn a_file_in_use_is_readable_after_a_second_and_mended_after_a_crash() {
 }
 
 #[test]
+fn a_file_of_a_later_version_stays_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = settings(folder.path(), 1 << 20);
+    folder::make(&settings.folder).unwrap();
+    let part = settings.folder.join("calls-1700000000000.jsonl.zst.part");
+    let first = |schema| {
+        format!(r#"{{"kind":"record","schema":{schema},"time":1,"program":"","server":""}}"#)
+    };
+    let later = first(9);
+    let unknown = first(1) + "\n" + r#"{"kind":"call","user":7}"#;
+    for text in [later, unknown] {
+        fs::write(&part, format!("{text}\n")).unwrap();
+        folder::mend(&settings.folder).unwrap();
+        assert_eq!(fs::read_to_string(&part).unwrap(), format!("{text}\n"));
+        let rest = fs::read_dir(&settings.folder).unwrap().count();
+        assert_eq!(rest, 1, "{text}");
+    }
+}
+
+#[test]
 fn all_files_together_are_bounded() {
     let folder = tempfile::tempdir().unwrap();
     let most = 80_000;
