@@ -249,27 +249,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         key: key()?,
         has_tokens: arguments.access.tokens.is_some(),
     };
-    let mut meta = vec!["meta".to_string(), "--log".into(), arguments.log().into()];
-    let options = [
-        ("--listen", &arguments.listen),
-        ("--policy", &arguments.policy),
-    ];
-    for (name, value) in options {
-        let words = value.iter();
-        meta.extend(words.flat_map(|value| [name.to_string(), value.clone()]));
-    }
-    meta.extend(arguments.access.words());
-    if let Some(user) = &arguments.access.server_user {
-        meta.extend(["--server-user".to_string(), user.clone()]);
-    }
-    meta.extend(["--store".to_string(), "none".to_string()]);
-    meta.extend(["--web".to_string(), arguments.web.to_string()]);
     let hosts: Vec<SshAddress> = arguments
         .ssh
         .iter()
         .map(|host| ssh_address(host))
         .collect::<Result<_, _>>()?;
-    let Some(metaserver) = cluster.start(&meta)? else {
+    let Some(metaserver) = cluster.start(&meta(arguments))? else {
         return Ok(());
     };
     let Some(page) = cluster.page()? else {
@@ -455,6 +440,26 @@ fn ssh_address(host: &str) -> Result<SshAddress, Failure> {
         Ok(_) => unreachable!("the scheme says so"),
         Err(error) => Err(Failure::usage(format!("--ssh {host}: {error}"))),
     }
+}
+
+/// The command line of the metaserver.
+fn meta(arguments: &Arguments) -> Vec<String> {
+    let mut words = vec!["meta".to_string(), "--log".into(), arguments.log().into()];
+    let options = [
+        ("--listen", &arguments.listen),
+        ("--policy", &arguments.policy),
+    ];
+    for (name, value) in options {
+        let given = value.iter();
+        words.extend(given.flat_map(|value| [name.to_string(), value.clone()]));
+    }
+    words.extend(arguments.access.words());
+    if let Some(user) = &arguments.access.server_user {
+        words.extend(["--server-user".to_string(), user.clone()]);
+    }
+    words.extend(["--store".to_string(), "none".to_string()]);
+    words.extend(["--web".to_string(), arguments.web.to_string()]);
+    words
 }
 
 /// The command line of a server.
