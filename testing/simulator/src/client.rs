@@ -93,8 +93,9 @@ pub(crate) struct Client {
     pub(crate) has_goodbye: bool,
     /// It wants to close the connection.
     pub(crate) leaves: bool,
-    /// Whether it calls with two stored arrays.
+    /// Whether it calls with two stored arrays, and with two of which one is stored.
     has_pairs: bool,
+    has_mixtures: bool,
     /// Numbers of the functions at the server that it is connected to.
     functions: BTreeMap<usize, u64>,
     open: BTreeMap<CallId, Open>,
@@ -130,6 +131,7 @@ impl Client {
             has_goodbye: false,
             leaves: false,
             has_pairs: options.subjects.pairs,
+            has_mixtures: options.subjects.mixtures,
             functions: BTreeMap::new(),
             open: BTreeMap::new(),
             kept: BTreeMap::new(),
@@ -185,7 +187,7 @@ impl Client {
         (self.life, self.is_local) = (life, is_local);
         (self.greeted, self.has_goodbye, self.leaves) = (false, false, false);
         for (index, name) in NAMES.iter().enumerate() {
-            if index == BOTH && !self.has_pairs {
+            if index == BOTH && !self.has_both() {
                 continue;
             }
             if let Ok(id) = connection.describe(name) {
@@ -228,7 +230,7 @@ impl Client {
     pub(crate) fn act(&mut self, scene: &mut Scene<'_>) {
         self.answer_due(scene);
         self.look_at_memory(scene);
-        let known = NAMES.len() - usize::from(!self.has_pairs);
+        let known = NAMES.len() - usize::from(!self.has_both());
         let is_ready = self.greeted && self.functions.len() == known;
         if !is_ready || self.open.len() >= MOST_OPEN {
             return;
@@ -242,6 +244,9 @@ impl Client {
         self.wishes -= 1;
         if self.has_pairs && scene.random.chance(0.3) {
             return self.act_on_pairs(scene);
+        }
+        if self.has_mixtures && scene.random.chance(0.3) {
+            return self.call_with_mixture(scene);
         }
         if scene.options.subjects.parts && scene.random.chance(0.3) {
             return self.act_on_parts(scene);
@@ -262,6 +267,10 @@ impl Client {
             18 => self.get(scene),
             _ => self.drop_handle(scene),
         }
+    }
+
+    fn has_both(&self) -> bool {
+        self.has_pairs || self.has_mixtures
     }
 
     /// Makes a request of a subject that this history has.

@@ -1,5 +1,5 @@
-//! Clients that store arrays, fetch them and drop them. An array must show each call that changed
-//! it exactly once, in all of its bytes alike.
+//! Clients that store arrays, fetch them and drop them. Whoever reads an array must see each call
+//! that was made before and changes it exactly once, in all of its bytes alike, and no later one.
 
 use super::calls::Expected;
 use super::{Client, Purpose, Scene, names};
@@ -12,9 +12,8 @@ use farcall_rpc_proto::{ArrayForm, ArrayPart, Failure, FailureKind, HandleId, Ha
 pub(super) struct Array {
     pub(super) id: HandleId,
     pub(super) contents: Contents,
-    /// Calls that should change it, and those that have.
+    /// Calls that should change it.
     begun: u64,
-    pub(super) done: u64,
     /// A call that should change it has failed.
     is_spoilt: bool,
 }
@@ -28,7 +27,7 @@ pub(super) enum Asked {
     Fill(ArrayPart),
     /// An array of another server.
     Pull(Contents),
-    /// The part that begins at an offset, of an array that was changed at least this many times.
+    /// The part that begins at an offset, of an array that so many calls change before.
     Get(HandleId, u64, u64),
     Drop,
 }
@@ -39,7 +38,6 @@ impl Array {
             id,
             contents,
             begun: 0,
-            done: 0,
             is_spoilt: false,
         }
     }
@@ -77,7 +75,7 @@ impl Client {
                 array.begun += 1;
                 Expected::Bytes(Vec::new())
             }
-            false => Expected::Changed(id, array.done),
+            false => Expected::Changed(id, array.begun),
         }
     }
 
@@ -88,24 +86,20 @@ impl Client {
         }
     }
 
-    /// Whether these bytes of an array are consistent: all were changed equally often, at least as
-    /// often as calls have succeeded, and at most as often as calls were made.
+    /// Whether these bytes of an array were all changed by so many calls, unless one of them has
+    /// failed.
     pub(super) fn is_changed(
         &mut self,
         id: HandleId,
         (offset, bytes): (u64, &[u8]),
-        done: u64,
+        changed: u64,
     ) -> bool {
         let Some(array) = self.array(id).filter(|array| !array.is_spoilt) else {
             return true;
         };
         let count = bytes.len().min(array.contents.count as usize);
-        let (begun, contents) = (array.begun, array.contents);
-        let mut changes = done..=begun.min(done + 15);
-        changes.any(|changed| {
-            let expected = contents.part(offset, count as u64, changed);
-            expected == bytes[..count] && bytes[count..].iter().all(|byte| *byte == 0)
-        })
+        let expected = array.contents.part(offset, count as u64, changed);
+        expected == bytes[..count] && bytes[count..].iter().all(|byte| *byte == 0)
     }
 
     pub(super) fn put(&mut self, scene: &mut Scene<'_>) {
@@ -145,13 +139,17 @@ impl Client {
         }
     }
 
-    /// Asks for an array, or a part of one.
+    /// Asks for one of the arrays.
     pub(super) fn get(&mut self, scene: &mut Scene<'_>) {
-        let Some(index) = self.pick_array(scene) else {
-            return;
-        };
+        if let Some(index) = self.pick_array(scene) {
+            self.get_from(index, scene);
+        }
+    }
+
+    /// Asks for an array, or a part of one.
+    pub(super) fn get_from(&mut self, index: usize, scene: &mut Scene<'_>) {
         let array = &self.arrays[index];
-        let (id, bytes, done) = (array.id, array.contents.count, array.done);
+        let (id, bytes, begun) = (array.id, array.contents.count, array.begun);
         let Some(connection) = &mut self.connection else {
             return;
         };
@@ -167,17 +165,17 @@ impl Client {
                 (offset, connection.get_part(&part))
             }
         };
-        let purpose = Purpose::Array(Asked::Get(id, offset, done));
+        let purpose = Purpose::Array(Asked::Get(id, offset, begun));
         self.asked(made, purpose, Vec::new(), scene.now);
     }
 
     /// An array, or a part of one, has come.
     pub(super) fn has_bytes(&mut self, asked: &Asked, received: &[u8], scene: &mut Scene<'_>) {
-        let Asked::Get(id, offset, done) = asked else {
+        let Asked::Get(id, offset, begun) = asked else {
             return;
         };
         scene.checker.received(self.user, received);
-        if !self.is_changed(*id, (*offset, received), *done) {
+        if !self.is_changed(*id, (*offset, received), *begun) {
             let text = format!("the array {id} is not what calls have made of it");
             scene.checker.fail(text);
         }

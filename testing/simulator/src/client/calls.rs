@@ -39,8 +39,7 @@ pub(super) enum Expected {
     Bytes(Vec<u8>),
     /// These bytes, followed by bytes of the same user or zeros.
     Begins(Vec<u8>),
-    /// The beginning of an array that other calls of the client have changed at least this many
-    /// times.
+    /// The beginning of an array that so many calls of the client change before.
     Changed(HandleId, u64),
     /// The state of an object after it.
     State,
@@ -324,7 +323,7 @@ impl Client {
         let is_right = match &made.expected {
             Expected::Bytes(expected) => received == expected,
             Expected::Begins(expected) => received.starts_with(expected),
-            Expected::Changed(id, done) => self.is_changed(*id, (0, received), *done),
+            Expected::Changed(id, begun) => self.is_changed(*id, (0, received), *begun),
             Expected::State => {
                 let applied = scene.checker.objects.after(tag);
                 applied.is_some_and(|applied| received == state(user, &applied))
@@ -332,11 +331,6 @@ impl Client {
         };
         if !is_right {
             scene.checker.fail(format!("call {tag} has wrong results"));
-        }
-        if let Some((id, true)) = made.array
-            && let Some(array) = self.array(id)
-        {
-            array.done += 1;
         }
         if let Some(object) = made.object {
             scene.checker.objects.used(object, since);
@@ -403,5 +397,5 @@ fn may_be_busy(scene: &Scene<'_>, failure: &Failure) -> bool {
     let subjects = &scene.options.subjects;
     let is_refused = failure.message.contains("the disk accepts none");
     let is_held = subjects.callbacks && failure.message.contains("with callbacks have the memory");
-    is_other || is_refused || is_held || subjects.segments
+    is_other || is_refused || is_held || subjects.segments || subjects.mixtures
 }

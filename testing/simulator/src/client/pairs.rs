@@ -1,8 +1,9 @@
-//! Clients that call with two stored arrays. Few of these arrays fit into memory at a time, so that
-//! calls wait for each other's.
+//! Clients that call with two arrays. If both are stored, few of these arrays fit into memory at a
+//! time, so that calls wait for each other's. If one of them travels, the call waits for memory for
+//! it, and what follows must not overtake the call.
 
 use super::{Client, Scene};
-use crate::interfaces::{BOTH, LOOKED};
+use crate::interfaces::{BOTH, LOOK, LOOKED};
 use farcall_idl::Scalar;
 
 /// Arrays of one client that are put for this.
@@ -12,6 +13,8 @@ const CALLS: usize = 2;
 /// Bytes of such an array, at least and at most. Two of them fit into memory beside all else.
 const LEAST: u64 = 200_000;
 const MOST: u64 = 650_000;
+/// Most bytes of an array that travels.
+const TRAVELLING: u64 = 700_000;
 
 impl Client {
     pub(super) fn act_on_pairs(&mut self, scene: &mut Scene<'_>) {
@@ -45,5 +48,27 @@ impl Client {
         made.array = Some((first.0, true));
         made.second = Some(second.0);
         self.make(scene, (made, call), Vec::new(), LOOKED as u64);
+    }
+
+    /// Calls with one array that is at the server and one that travels, and may look at the first
+    /// one at once.
+    pub(super) fn call_with_mixture(&mut self, scene: &mut Scene<'_>) {
+        let Some(index) = self.pick_array(scene) else {
+            return self.put(scene);
+        };
+        let array = &self.arrays[index];
+        let (id, count) = (array.id, array.contents.count);
+        let (mut made, mut call) = self.new_call(scene, BOTH, count);
+        let travels = 1 + scene.random.below(TRAVELLING);
+        let sends = self.contents(scene, travels).bytes();
+        call.scalars[3] = Some(Scalar::Int(travels as i64));
+        (call.handles, call.data_bytes) = (vec![(0, id)], travels);
+        self.uses_array(id, true);
+        made.expected = self.expected(LOOK, travels, &sends);
+        made.array = Some((id, true));
+        self.make(scene, (made, call), sends, LOOKED as u64);
+        if scene.random.chance(0.5) {
+            self.get_from(index, scene);
+        }
     }
 }
