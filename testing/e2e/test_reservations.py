@@ -184,6 +184,17 @@ def test_arrays_travel_at_the_rates_reserved(broad):
             server.reserve(down=wrong, seconds=1)
 
 
+def test_stored_arrays_keep_their_order_with_a_reserved_rate(broad):
+    server = broad.connect(same_host=False)
+    data = np.ones(2_000_000, dtype=np.int8)
+    x = server.put(np.zeros_like(data))
+    with server.reserve(pes=0, up="64Mbit/s", down=4e6, seconds=60) as reservation:
+        copy = server.function("copy").with_reservation(reservation)
+        call = copy.call_async(x, data, data.size)
+        assert x.get().tobytes() == data.tobytes()
+        call.result(timeout=30)
+
+
 def test_the_command_reserves_bandwidth(broad):
     command = command_at(broad)
     number = command("reserve", "--pes", "0", "--up", "40Mbit/s", "--seconds", "60").strip()

@@ -257,20 +257,22 @@ impl Function {
             let what = "work on files of its callers";
             connection.check(FILES | CALLBACKS, FailureKind::Internal, what)?;
         }
+        // Requests for a stored array keep their order on the connection of `get` and `drop`.
+        if !call.handles.is_empty() {
+            return Ok(connection);
+        }
         if let Some(own) = self.own_connection(&connection)? {
             return Ok(own);
         }
         let bytes = layout.sent_bytes() + layout.returned_bytes();
-        // Requests for a stored array keep their order on the connection of `get` and `drop`.
-        let uses_arrays = !call.handles.is_empty();
-        Ok(match moves_files || uses_arrays || self.object.is_some() {
+        Ok(match moves_files || self.object.is_some() {
             true => connection,
             false => self.server.for_arrays(connection, bytes),
         })
     }
 
     /// The connection with the bandwidth of the reservation. Methods use the connection of their
-    /// object instead.
+    /// object instead, and calls on stored arrays that of the arrays.
     pub(super) fn own_connection(
         &self,
         first: &Arc<Connection>,
