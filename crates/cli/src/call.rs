@@ -60,8 +60,8 @@ pub(crate) struct Arguments {
     /// Use this reservation, which `farcall reservation make` has made
     #[arg(long, value_name = "ID")]
     reservation: Option<ReservationName>,
-    /// Ask the server to promise that the call ends within so many seconds. If it cannot, it
-    /// refuses the call and says which time it can promise
+    /// Ask the server to promise that the call ends within so many seconds, or to refuse it with
+    /// the time that it can promise
     #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "reservation")]
     before: Option<Duration>,
     /// Print on standard error what the library prints
