@@ -5,8 +5,9 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// How long a worker that has closed its connection may take to end.
-const LAST_BREATH: Duration = Duration::from_millis(200);
+/// How long a worker that has closed its connection may take to end. On a busy machine, a process
+/// that ends can wait for a processor.
+const LAST_BREATH: Duration = Duration::from_secs(1);
 
 /// A process without a connection to the server.
 pub(crate) struct Lingering {
