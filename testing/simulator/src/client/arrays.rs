@@ -1,6 +1,6 @@
-//! Clients that store arrays, fetch them and drop them. A request that reads an array must see each
-//! call that was made before it and changes the array exactly once, in all bytes alike, and no later
-//! call.
+//! Clients that store arrays, fetch them and drop them. A request that reads an array must see
+//! each call that was made before it and changes the array exactly once, in all bytes alike, and
+//! no later call.
 
 use super::calls::Expected;
 use super::{Client, Purpose, Scene, names};
