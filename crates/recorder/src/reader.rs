@@ -98,7 +98,10 @@ impl<R: BufRead> Lines<R> {
     /// # Errors
     /// The bytes cannot be read.
     pub fn new(path: &Path, mut bytes: R) -> io::Result<Lines<R>> {
-        let from = match bytes.fill_buf()?.starts_with(&MAGIC) {
+        let start = bytes.fill_buf()?;
+        // What comes later to a file that a server has just begun is not read as text.
+        let has_ended = start.is_empty();
+        let from = match start.starts_with(&MAGIC) {
             false => Source::Plain(bytes),
             true => {
                 let mut decoder = Decoder::with_buffer(bytes)?;
@@ -110,7 +113,7 @@ impl<R: BufRead> Lines<R> {
             path: path.to_path_buf(),
             from,
             number: 0,
-            has_ended: false,
+            has_ended,
             is_cut: false,
         })
     }

@@ -101,6 +101,27 @@ fn a_file_in_use_is_readable_after_a_second_and_mended_after_a_crash() {
     assert!(!lines.is_cut());
 }
 
+/// It has no bytes when it is opened.
+#[test]
+fn a_file_that_was_just_begun_has_no_lines_yet() {
+    struct Begun(bool);
+    impl io::Read for Begun {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            let count = if std::mem::replace(&mut self.0, true) {
+                4
+            } else {
+                0
+            };
+            bytes[..count].copy_from_slice(&[0x28, 0xb5, 0x2f, 0xfd][..count]);
+            Ok(count)
+        }
+    }
+    let bytes = io::BufReader::new(Begun(false));
+    let mut lines = Lines::new(Path::new("calls"), bytes).unwrap();
+    assert!(lines.next().is_none());
+    assert!(!lines.is_cut());
+}
+
 #[test]
 fn a_file_of_a_later_version_stays_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
