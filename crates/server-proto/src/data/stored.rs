@@ -4,7 +4,7 @@
 
 use super::{Data, destination, room};
 use crate::action::Action;
-use crate::arrays::{Array, Location, Remains, Turn, Use, some_move};
+use crate::arrays::{self, Array, Location, Remains, Turn, Use, some_move};
 use crate::call::{self, ActiveCall, Task};
 use crate::connection::Offer;
 use crate::context::{Context, Step};
@@ -311,20 +311,27 @@ impl Data {
         buffer: MemoryKey,
         stored: Result<Stored, DiskError>,
     ) {
-        let is_on_disk = stored.is_ok();
-        let location = match stored {
+        let (is_on_disk, has_memory) = (stored.is_ok(), cx.memory.has(buffer));
+        let (location, error) = match stored {
             Ok(stored) => {
                 cx.memory.free(buffer, &mut cx.out);
-                Location::Disk(stored)
+                (Location::Disk(stored), None)
             }
             Err(error) => {
                 tracing::error!("an array cannot be moved to disk: {}", error.text);
-                room::pause_writing(self, cx.now(), error.text);
-                Location::Memory(buffer)
+                (Location::Memory(buffer), Some(error))
             }
         };
         if let Some(lost) = self.arrays.left(id, location) {
             cx.free(lost);
+        }
+        match error {
+            Some(error) if has_memory => {
+                room::pause_writing(self, cx.now(), error.text);
+            }
+            // The system refused the memory while the array was on its way to the disk.
+            Some(error) => arrays::refuse(&mut self.arrays, buffer, &error.text),
+            None => {}
         }
         // It was dropped while it was written.
         if is_on_disk && self.arrays.get(id).is_none() {

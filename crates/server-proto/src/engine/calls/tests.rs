@@ -246,6 +246,26 @@ fn an_array_without_memory_can_be_dropped_and_nothing_else() {
     assert_eq!(engine.cx.memory.used(), 0);
 }
 
+#[test]
+fn an_array_whose_memory_is_refused_on_its_way_to_the_disk_has_no_contents() {
+    let (mut engine, _) = ready();
+    let id = array(&mut engine);
+    let (_, _, buffer) = leaving::least_used(&mut engine.data.arrays).unwrap();
+    assert!(!refuse(&mut engine));
+    let error = DiskError {
+        is_full: false,
+        is_damage: false,
+        text: WHY.into(),
+    };
+    let data = &mut engine.data;
+    data.spilled(&mut engine.cx, id, buffer, Err(error));
+    let Turn::Never(failure) = data.arrays.turn(CallKey::NONE, &[read_of(id)]) else {
+        panic!("there is nothing to use");
+    };
+    assert!(failure.message.contains(WHY), "{failure}");
+    assert_eq!(data.arrays.totals(), (1, 8000, 0));
+}
+
 fn read_of(id: HandleId) -> Use {
     Use {
         id,
