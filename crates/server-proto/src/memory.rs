@@ -122,7 +122,7 @@ impl Memory {
     }
 
     /// The size of the buffer for this many bytes.
-    fn wanted(&self, bytes: u64) -> u64 {
+    pub(crate) fn wanted(&self, bytes: u64) -> u64 {
         rounded(bytes).min(self.limit)
     }
 

@@ -126,7 +126,7 @@ flags! {
         retentions,
         /// Arrays that are filled part by part, or read from other servers.
         parts,
-        /// Calls with a stored array and one that travels, for which the server may lack memory.
+        /// Calls with a stored array and one that travels, for which both need memory.
         mixtures,
     }
 }

@@ -6,8 +6,8 @@
 
 use super::Data;
 use crate::action::{Actions, Transfer};
-use crate::arrays::leaving;
-use crate::call::State;
+use crate::arrays::{Use, leaving};
+use crate::call::{ActiveCall, State};
 use crate::context::Context;
 use crate::disk::Purpose;
 use crate::flaw::{Flaw, has};
@@ -38,6 +38,30 @@ pub(crate) fn grant(
             MemoryGrant::Never(failure) => return MemoryGrant::Never(failure),
         }
     }
+}
+
+/// Whether each call that waits for stored arrays can have its turn while all of them keep their
+/// buffers, also if a call with these arrays and a buffer of this many bytes joins them. Else they
+/// could hold the memory for the arrays that they wait for. A call may join if none waits.
+pub(crate) fn leaves_turns(data: &Data, cx: &Context, bytes: u64, uses: &[Use]) -> bool {
+    if uses.is_empty() {
+        return true;
+    }
+    let arrays = |uses: &[Use]| -> u64 {
+        let known = uses.iter().filter_map(|wanted| data.arrays.get(wanted.id));
+        known.map(|array| of_array(array.bytes)).sum()
+    };
+    let waits = |call: &&ActiveCall| !call.uses.is_empty() && call.memory.data.is_empty();
+    let mut waiting = cx.calls.values().filter(waits).peekable();
+    if waiting.peek().is_none() {
+        return true;
+    }
+    let own = (cx.memory.wanted(bytes), arrays(uses));
+    let (buffers, most) = waiting.fold(own, |(buffers, most), call| {
+        let buffer = call.memory.buffer.map_or(0, |key| cx.memory.bytes(key));
+        (buffers + buffer, most.max(arrays(&call.uses)))
+    });
+    cx.memory.shared() + buffers + most <= cx.memory.limit()
 }
 
 /// Lets arrays make way for a request of this many bytes. Says whether one has left memory at

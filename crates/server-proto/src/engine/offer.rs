@@ -79,7 +79,7 @@ impl Engine {
                 return self.cx.clients[key].proto.fail(id, &failure);
             }
         };
-        match self.buffer_for(key, &admissible.checked.layout, call.data_bytes) {
+        match self.buffer_for(key, &admissible.checked, call.data_bytes) {
             MemoryGrant::Here(buffer) => self.take((key, id), asked, call, admissible, buffer),
             MemoryGrant::Later => {
                 let buffer = admissible.checked.layout.bytes;
@@ -268,10 +268,10 @@ impl Engine {
     fn buffer_for(
         &mut self,
         key: ConnectionKey,
-        layout: &Layout,
+        checked: &Checked,
         sent: u64,
     ) -> MemoryGrant<Option<MemoryKey>> {
-        let (cx, bytes) = (&mut self.cx, layout.bytes);
+        let (cx, bytes) = (&mut self.cx, checked.layout.bytes);
         if bytes == 0 {
             return MemoryGrant::Here(None);
         }
@@ -282,7 +282,9 @@ impl Engine {
         let is_first = is_small || (cx.clients.is_receiving(key, &cx.calls) && !waits);
         let own = Starved::new(key, (sent, bytes), cx.now());
         // A running call may wait for this one, which is then refused if it cannot begin.
-        let is_behind = self.data.turns.starves() && !cx.may_call_back(key);
+        let (data, uses) = (&self.data, &checked.uses);
+        let is_behind = (data.turns.starves() || !room::leaves_turns(data, cx, bytes, uses))
+            && !cx.may_call_back(key);
         if !is_first && (is_behind || cx.clients.is_behind_starved(&own, &cx.memory)) {
             return MemoryGrant::Later;
         }

@@ -397,5 +397,7 @@ fn may_be_busy(scene: &Scene<'_>, failure: &Failure) -> bool {
     let subjects = &scene.options.subjects;
     let is_refused = failure.message.contains("the disk accepts none");
     let is_held = subjects.callbacks && failure.message.contains("with callbacks have the memory");
-    is_other || is_refused || is_held || subjects.segments || subjects.mixtures
+    // What a function may wait for is taken although others wait.
+    let is_taken_early = subjects.callbacks && subjects.mixtures;
+    is_other || is_refused || is_held || is_taken_early || subjects.segments
 }

@@ -5,6 +5,7 @@ use super::*;
 use crate::Settings;
 use crate::arrays::{Turn, Use, leaving};
 use crate::call::ActiveCall;
+use crate::data::room;
 use crate::event::{Event, Now, Ready};
 use crate::keys::WorkerKey;
 use crate::ledger::{Ledger, Moment};
@@ -451,6 +452,26 @@ fn arrays<const N: usize>(engine: &mut Engine, first: u8, on_disk: bool) -> [Han
         }
         id
     })
+}
+
+#[test]
+fn calls_do_not_take_the_memory_for_an_array_that_one_of_them_waits_for() {
+    let (mut engine, _) = ready();
+    let uses = [read_of(array_on_disk(&mut engine))];
+    let leaves = |engine: &Engine, bytes, uses: &[Use]| {
+        room::leaves_turns(&engine.data, &engine.cx, bytes, uses)
+    };
+    let limit = engine.cx.memory.limit();
+    assert!(leaves(&engine, limit, &uses), "no other call waits");
+    let mut waiting = call(&mut engine);
+    waiting.uses = uses.to_vec();
+    let waiting = engine.cx.calls.insert(waiting);
+    let most = limit - engine.cx.memory.in_use();
+    assert!(!leaves(&engine, most, &uses));
+    assert!(leaves(&engine, most, &[]), "it waits for no array");
+    assert!(leaves(&engine, most / 2, &uses));
+    engine.cx.calls[waiting].memory.data = vec![MemoryKey::NONE];
+    assert!(leaves(&engine, most, &uses), "the other one has its array");
 }
 
 /// Each has the array in memory that the other one needs.
