@@ -351,6 +351,10 @@ static void wrong(void) {
   farcall_call_async(impatient, "nap", LONG_NAP, &slept);
   EXPECT(farcall_wait_all(impatient, -1), FARCALL_TIMEOUT);
   which = farcall_call_async(impatient, "nap", LONG_NAP, &slept);
+  while (farcall_probe(which) == FARCALL_RUNNING)
+    ;
+  EXPECT(farcall_probe(which), FARCALL_TIMEOUT);
+  which = farcall_call_async(impatient, "nap", LONG_NAP, &slept);
   farcall_disconnect(impatient);
   EXPECT(farcall_wait(which, 30), FARCALL_CANCELLED);
 }

@@ -113,10 +113,12 @@ impl Session {
         problem.of(&format!("session {} of {name}", self.id))
     }
 
-    /// Moves what can move without waiting, and returns the result of the call, if it has ended.
+    /// Moves what can move without waiting, and returns the result of the call, if it has ended. A
+    /// call whose time limit has passed ends here too.
     pub(crate) fn probe(&self) -> Option<End> {
         self.settle().or_else(|| {
             self.under_way()?.is_done();
+            self.expire();
             self.settle()
         })
     }
