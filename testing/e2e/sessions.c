@@ -164,6 +164,9 @@ static void many(void) {
   EXPECT(farcall_wait_all(other, 0), FARCALL_RUNNING);
   EXPECT(farcall_cancel_all(NULL), FARCALL_OK);
   EXPECT(farcall_wait_all(NULL, 30), FARCALL_CANCELLED);
+  /* A later wait tells nothing of the failures of an earlier one. */
+  EXPECT(farcall_wait_any(NULL, 30, &session), FARCALL_OK);
+  EXPECT(session == 0 && farcall_next_failed() == 0, 1);
 }
 
 /* Waits for any call of each server, and waits for some of the calls themselves between them: each

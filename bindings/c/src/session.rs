@@ -101,8 +101,14 @@ pub unsafe extern "C" fn farcall_wait_any(
             Any::Over(id, end) => {
                 Ok(report(Some((id, end)), which)?.unwrap_or(Status::FarcallRunning))
             }
-            Any::Running => Ok(Status::FarcallRunning),
-            Any::NoneLeft => Ok(Status::FarcallOk),
+            Any::Running => {
+                remember_failed(None);
+                Ok(Status::FarcallRunning)
+            }
+            Any::NoneLeft => {
+                remember_failed(None);
+                Ok(Status::FarcallOk)
+            }
         }
     })
 }
