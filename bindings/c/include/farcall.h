@@ -578,7 +578,8 @@ farcall_status farcall_wait_any(const farcall_server *server,
                                 farcall_session *which);
 
 // Waits until all of the server's calls have ended that no wait has reported yet. Otherwise as
-// `farcall_wait_and`. NULL means all servers.
+// `farcall_wait_and`. If the time ends first, `farcall_next_failed` gives the calls that have
+// failed until then, and the next wait does not report them again. NULL means all servers.
 //
 // `server` is from `farcall_connect` or is NULL.
 farcall_status farcall_wait_all(const farcall_server *server, double timeout);

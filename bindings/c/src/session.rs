@@ -114,7 +114,8 @@ pub unsafe extern "C" fn farcall_wait_any(
 }
 
 /// Waits until all of the server's calls have ended that no wait has reported yet. Otherwise as
-/// `farcall_wait_and`. NULL means all servers.
+/// `farcall_wait_and`. If the time ends first, `farcall_next_failed` gives the calls that have
+/// failed until then, and the next wait does not report them again. NULL means all servers.
 ///
 /// # Safety
 /// `server` is from `farcall_connect` or is NULL.
