@@ -225,6 +225,8 @@ int farcall_gsl_ode(int n, int points, const double *t, const double *first, dou
         status = (t[i] - t[i - 1]) * way < 0
                      ? GSL_EINVAL
                      : gsl_odeiv2_driver_apply(driver, &now, t[i], row);
+        if (status != GSL_SUCCESS)
+            not_computed(row, count);
     }
     gsl_odeiv2_driver_free(driver);
     return status;

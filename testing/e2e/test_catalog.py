@@ -352,6 +352,11 @@ def test_gsl_tells_what_is_wrong(server):
     for bad in [math.nan, math.inf]:
         ode = {"t": np.array([0, bad, 1]), "start": np.ones(1), "absolute": 0, "relative": 1e-8}
         assert server.call("gsl/ode", **ode, rhs=lambda _t, y: -y).status == 4
+    # Times go one way: the state at the last good time is no state at a wrong one.
+    ode = {"t": np.array([0.0, 1, 0.5]), "start": np.ones(1), "absolute": 0, "relative": 1e-8}
+    found = server.call("gsl/ode", **ode, rhs=lambda _t, y: -y)
+    assert found.status == 4
+    assert np.isnan(found.y).ravel().tolist() == [False, False, True]
     falling = np.array([3.0, 2, 1])
     assert server.call("gsl/spline", x=falling, y=falling, at=np.ones(1)).status == 4
     with pytest.raises(farcall.CallbackError):
