@@ -242,9 +242,28 @@ static void take_complex(struct search *s, dcomplex *w, dcomplex *v)
     free(d);
 }
 
+/* Results that are not found: the memory of a call may have those of an earlier one. */
+static void not_found(void *results, size_t bytes)
+{
+    double *numbers = results;
+    for (size_t i = 0; i < bytes / sizeof *numbers; i++)
+        numbers[i] = NAN;
+}
+
+/* Values that did not converge are none, nor are their vectors. */
+static void only_found(enum kind kind, int n, int k, int found, void *w, void *v)
+{
+    size_t size = kind == SYMMETRIC ? sizeof(double) : sizeof(dcomplex);
+    size_t first = (size_t)found * size, rest = (size_t)(k - found) * size;
+    not_found((char *)w + first, rest);
+    not_found((char *)v + first * (size_t)n, rest * (size_t)n);
+}
+
 static void find(struct search *s, enum kind kind, const struct matrix *a, void *w, void *v,
                  int *found, int *info)
 {
+    /* ARPACK may change its own. */
+    int k = s->k;
     *found = 0;
     *info = begin(s, kind);
     if (*info == 0) {
@@ -263,16 +282,9 @@ static void find(struct search *s, enum kind kind, const struct matrix *a, void 
         *info = s->info ? s->info : first;
         if (*info < 0)
             *found = 0;
+        only_found(kind, s->n, k, *found, w, v);
     }
     end(s);
-}
-
-/* Results that are not found: the memory of a call may have those of an earlier one. */
-static void not_found(void *results, size_t bytes)
-{
-    double *numbers = results;
-    for (size_t i = 0; i < bytes / sizeof *numbers; i++)
-        numbers[i] = NAN;
 }
 
 #define BY_ROWS(name, kind, number, result)                                                       \

@@ -187,7 +187,13 @@ def test_arpack_names_a_wrong_argument(server):
     for info, changed in wrong.items():
         assert call(**usual | changed).info == info
     # One restart is not enough.
-    assert call(**usual | {"k": 20, "which": "SM", "ncv": 22, "most": 1}).info == 1
+    hard = usual | {"k": 20, "which": "SM", "ncv": 22}
+    assert call(**hard | {"most": 1}).info == 1
+    # What has not converged is not there.
+    for most in range(1, 9):
+        some = call(**hard | {"most": most})
+        for missing in np.isnan(some.w), np.isnan(some.v).all(axis=1):
+            assert missing.tolist() == [False] * some.found + [True] * (20 - some.found)
 
 
 def umfpack_directly(starts, places, values, b):
