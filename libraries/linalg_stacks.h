@@ -485,12 +485,17 @@ void STACK(lstsq)(int m, int n, int nrhs, long count, const T *a, const T *b, co
     for (int rest = k / 26; rest > 0; rest /= 2)
         levels++;
     size_t size = (size_t)m * n, right = (size_t)m * nrhs, left = (size_t)n * nrhs;
-    int lwork = k * (62 + 8 * levels + nrhs) + 676 + tall + 64 * (m + n + nrhs);
+    /* With more than it needs, it computes by blocks, and wide matrices by their LQ factors. */
+    double needed = (double)k * (70.0 + 8 * levels + nrhs) + 676 + tall;
+    double useful = 64.0 * (4.0 * k + nrhs) + 5000 + (m < n ? (double)k * k : 0);
+    int lwork = (int)fmin(needed + useful, INT_MAX);
     int integers = most(1, 3 * k * levels + 11 * k);
-    int reals = 10 * tall + 50 * k + 8 * k * levels + 75 * nrhs +
-                most(676, tall * (1 + nrhs) + 2 * nrhs) + 26 * 26;
+    size_t reals = 10 * (size_t)tall + 50 * (size_t)k + 8 * (size_t)k * levels +
+                   77 * (size_t)nrhs + 676 + (size_t)tall * (1 + (size_t)nrhs) + 26 * 26;
     size_t bytes = ROOM(T, size) + ROOM(T, (size_t)tall * nrhs) + ROOM(T, lwork) +
                    ROOM(int, integers) + (IS_COMPLEX ? ROOM(double, reals) : 0);
+    if (needed > INT_MAX)
+        bytes = TOO_MANY_BYTES;
     FOR_EACH(count, bytes, info, {
         T *matrix = TAKE(T, size), *found = TAKE(T, (size_t)tall * nrhs), *work = TAKE(T, lwork);
         int *iwork = TAKE(int, integers);
