@@ -514,12 +514,25 @@ SEXP fc_shape(SEXP function, SEXP slots, SEXP types, SEXP the_index)
 
 /* ---- Call ---- */
 
+/* Frees the texts of a call that nobody has unpacked. */
+static void free_texts(SEXP slots, SEXP types)
+{
+    for (R_xlen_t index = 0; index < Rf_xlength(slots); index++) {
+        SEXP slot = VECTOR_ELT(slots, index);
+        if (INTEGER(types)[index] == FARCALL_TEXTS)
+            farcall_free_texts((char **)RAW(slot), (size_t)Rf_xlength(slot) / sizeof(char *));
+    }
+}
+
 static void give_up(SEXP pointer)
 {
     farcall_session *session = R_ExternalPtrAddr(pointer);
     if (session == NULL)
         return;
     farcall_cancel(*session);
+    /* Until a call has ended well, its texts are those of R. */
+    if (farcall_probe(*session) == FARCALL_OK)
+        free_texts(R_ExternalPtrProtected(pointer), R_ExternalPtrTag(pointer));
     R_Free(session);
     R_ClearExternalPtr(pointer);
 }
@@ -551,7 +564,7 @@ SEXP fc_start(SEXP function, SEXP slots, SEXP types)
         values[index] = value;
     }
     farcall_session *session = R_Calloc(1, farcall_session);
-    SEXP pointer = PROTECT(R_MakeExternalPtr(session, R_NilValue, slots));
+    SEXP pointer = PROTECT(R_MakeExternalPtr(session, types, slots));
     R_RegisterCFinalizerEx(pointer, give_up, TRUE);
     *session = farcall_call_values_async(address_of(function), values, count);
     if (*session == 0)
