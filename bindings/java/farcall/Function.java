@@ -65,7 +65,7 @@ public final class Function {
             } finally {
                 given.giveBack();
             }
-        } catch (RuntimeException error) {
+        } catch (RuntimeException | Error error) {
             arena.close();
             throw error;
         }
