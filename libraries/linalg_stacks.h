@@ -460,19 +460,23 @@ void STACK(geqrf)(int m, int n, long count, const T *a, T *f, T *tau, int *info)
     });
 }
 
-/* The first k columns of Q from the reflectors in f, which is m x n, and tau. */
+/* The first k columns of Q from the reflectors in f, which is m x n, and tau. Later reflectors do
+   not change these columns. */
 void STACK(orgqr)(int m, int n, int k, long count, const T *f, const T *tau, T *q, int *info)
 {
     size_t size = (size_t)m * n, wide = (size_t)m * k;
-    int lwork = 64 * k, reflectors = least(m, n);
+    int lwork = 64 * k, each = least(m, n), reflectors = least(each, k);
     FOR_EACH(count, ROOM(T, most(n, k) * (size_t)m) + ROOM(T, lwork), info, {
         T *matrix = TAKE(T, most(n, k) * (size_t)m), *work = TAKE(T, lwork);
         STACK(columns)(matrix, m, f + i * size, m, n);
         for (size_t j = size; j < wide; j++)
             matrix[j] = 0;
-        UNITARY_LAPACK(gqr)(&m, &k, &reflectors, matrix, &m, tau + i * reflectors, work, &lwork,
+        UNITARY_LAPACK(gqr)(&m, &k, &reflectors, matrix, &m, tau + i * each, work, &lwork,
                             info + i);
-        STACK(rows)(q + i * wide, matrix, m, m, k);
+        if (info[i] == 0)
+            STACK(rows)(q + i * wide, matrix, m, m, k);
+        else
+            STACK(fill)(q + i * wide, wide, NOT_A_NUMBER);
     });
 }
 

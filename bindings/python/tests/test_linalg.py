@@ -482,6 +482,18 @@ def test_letters_of_the_functions_may_be_small_and_wrong_ones_are_told(server, n
     assert found.info[0] == -1 and np.isnan(found.x).all()
 
 
+def test_fewer_columns_of_q_than_reflectors(server):
+    a, sizes = matrix(6, 4), {"m": 6, "n": 4, "count": 1}
+    factors = server.call("linalg/dgeqrf", a=a.ravel(), **sizes)
+    given = {"f": factors.f, "tau": factors.tau, **sizes}
+    for k in 1, 2, 4, 6:
+        found = server.call("linalg/dorgqr", k=k, **given)
+        assert found.info[0] == 0
+        same(found.q.reshape(6, k), np.linalg.qr(a, "complete")[0][:, :k])
+    found = server.call("linalg/dorgqr", k=7, **given)
+    assert found.info[0] == -2 and np.isnan(found.q).all()
+
+
 def test_subclasses_and_pickles():
     class Mine(np.ndarray):
         pass
