@@ -728,7 +728,7 @@ uint64_t farcall_data_version(const farcall_handle *handle);
 // handle where a call takes an array: the server of the call reads the address, if its operator
 // allows it. Where a call returns an array, the server writes it there. Options follow the
 // address: `s3://BUCKET/KEY#columns=rain&format=csv`; the names are `format`, `type`, `shape`,
-// `order`, `columns`, `sha256`, and `query` at the end. Free the handle with
+// `order`, `columns`, `rows`, `sha256`, and `query` at the end. Free the handle with
 // `farcall_free_handle`. Returns NULL if an option is wrong. Since `FARCALL_1.6`.
 //
 // `address` is a string ended by NUL.

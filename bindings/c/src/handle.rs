@@ -170,7 +170,7 @@ pub unsafe extern "C" fn farcall_data(server: *mut Server, name: *const c_char) 
 /// handle where a call takes an array: the server of the call reads the address, if its operator
 /// allows it. Where a call returns an array, the server writes it there. Options follow the
 /// address: `s3://BUCKET/KEY#columns=rain&format=csv`; the names are `format`, `type`, `shape`,
-/// `order`, `columns`, `sha256`, and `query` at the end. Free the handle with
+/// `order`, `columns`, `rows`, `sha256`, and `query` at the end. Free the handle with
 /// `farcall_free_handle`. Returns NULL if an option is wrong. Since `FARCALL_1.6`.
 ///
 /// # Safety
