@@ -99,6 +99,12 @@ static void STACK(fill)(T *to, size_t count, T value)
         *to++ = value;
 }
 
+static void STACK(conjugate)(T *to, size_t count)
+{
+    for (; count > 0; count--, to++)
+        *to = CONJ(*to);
+}
+
 /* Sign and logarithm of the absolute value of determinants; 0 and -inf for a singular matrix. */
 void STACK(slogdet)(int m, long count, const T *a, T *sign, double *logdet, int *info)
 {
@@ -234,6 +240,12 @@ static void STACK(factored)(const STACK(system) *s, T *a, T *b, char *memory, do
         if (retry)
             memcpy(whole, a, size * sizeof(T));
     }
+    /* The transpose of a hermitian matrix is its conjugate, and so is the conjugate transpose of a
+       symmetric one: X is the conjugate of the solution for the conjugate of B. */
+    int is_conjugate = IS_COMPLEX && structure != GENERAL &&
+                       capital(s->trans) == (structure == SYMMETRIC ? 'C' : 'T');
+    size_t conjugates = is_conjugate ? (size_t)s->m * s->nrhs : 0;
+    STACK(conjugate)(b, conjugates);
     double anorm = s->check ? STACK(norm)(a, s->m, structure == GENERAL ? 'G' : s->uplo) : 0;
     if (structure == POSITIVE) {
         LAPACK(potrf)(&s->uplo, m, a, m, info);
@@ -241,13 +253,16 @@ static void STACK(factored)(const STACK(system) *s, T *a, T *b, char *memory, do
             LAPACK(pocon)(&s->uplo, m, a, m, &anorm, rcond, work, extra, info);
         if (*info == 0)
             LAPACK(potrs)(&s->uplo, m, &s->nrhs, a, m, b, m, info);
-        if (*info <= 0 || !retry)
+        if (*info <= 0 || !retry) {
+            STACK(conjugate)(b, conjugates);
             return;
+        }
         memcpy(a, whole, size * sizeof(T));
         structure = HERMITIAN;
     }
     if (structure != GENERAL) {
         STACK(indefinite)(s, structure == HERMITIAN, a, anorm, ipiv, work, extra, b, rcond, info);
+        STACK(conjugate)(b, conjugates);
         return;
     }
     LAPACK(getrf)(m, m, a, m, ipiv, info);

@@ -482,6 +482,23 @@ def test_letters_of_the_functions_may_be_small_and_wrong_ones_are_told(server, n
     assert found.info[0] == -1 and np.isnan(found.x).all()
 
 
+@pytest.mark.parametrize("trans", ["N", "T", "C", "t", "c"])
+def test_transposes_of_complex_matrices_of_a_structure(server, trans):
+    n, b = 6, matrix(6, 2, dtype=np.complex128, seed=1)
+    any_a = regular(n=n, dtype=np.complex128)
+    hermitian_a = hermitian(n=n, dtype=np.complex128)
+    given = [(any_a, [0, -1]), (any_a + any_a.T, [201, -1]), (hermitian_a, [211, -1])]
+    given += [(positive(n=n, dtype=np.complex128), [101, -1])]
+    for a, structures in given:
+        transposed = {"N": a, "T": a.T, "C": a.conj().T}[trans.upper()]
+        for structure in structures:
+            options = {"structure": structure, "uplo": "L", "trans": trans, "check": 1, "keep": 0}
+            sizes = {"m": n, "n": 2, "count": 1}
+            found = server.call("linalg/zsolve", a=a.ravel(), b=b.ravel(), **options, **sizes)
+            assert found.info[0] == 0
+            same(found.x.reshape(n, 2), np.linalg.solve(transposed, b), 1e-8)
+
+
 def test_fewer_columns_of_q_than_reflectors(server):
     a, sizes = matrix(6, 4), {"m": 6, "n": 4, "count": 1}
     factors = server.call("linalg/dgeqrf", a=a.ravel(), **sizes)
