@@ -1,6 +1,7 @@
 /* A sum goes around a ring, from C.
  *
- *     cc -Ibindings/c/include examples/channels/ring.c -Ltarget/release -lfarcall -o ring
+ *     built=$PWD/target/release
+ *     cc examples/channels/ring.c -Ibindings/c/include -L$built -Wl,-rpath,$built -lfarcall -o ring
  *     farcall gang run -n 3 ./ring
  */
 #include <stdio.h>
