@@ -333,6 +333,25 @@ fn nobody_is_told_of_processes_that_go_on() {
     assert_eq!(world.lines(), Vec::<String>::new());
 }
 
+/// Each answer can be long, so a front end that does not wait for one gets no second one.
+#[test]
+fn a_front_end_asks_once_at_a_time() {
+    let mut world = World::of(&ring());
+    world.run(SLICE);
+    let ask = |world: &mut World| world.root.handle_inspect(JOB, ASKS, 0);
+    assert_eq!(ask(&mut world), Ok(()));
+    let refused = ask(&mut world).expect_err("it has asked");
+    assert!(refused.contains("already"), "{refused}");
+    // It waits for the second look.
+    world.settle();
+    assert!(ask(&mut world).is_err());
+    let other = world.root.handle_inspect(JOB, ASKS + 1, 0);
+    assert_eq!(other, Ok(()));
+    world.run(3 * WATCH);
+    assert_eq!(world.states().len(), 1);
+    assert_eq!(world.state().0, "suspected");
+}
+
 /// A process that looks for nothing, or has never said anything, needs no second look.
 #[test]
 fn a_job_that_computes_is_answered_at_once() {

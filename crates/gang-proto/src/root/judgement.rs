@@ -54,6 +54,13 @@ impl Root {
                 "gang job {id} has not begun yet: its state is on its way"
             ));
         }
+        // Each answer can be long, and the daemon keeps all that are not read.
+        if job.is_asked_by(front) {
+            return Err(format!(
+                "this connection has asked for the state of gang job {id} already: wait for the \
+                 answer"
+            ));
+        }
         let inspection = job.inspection.get_or_insert_with(Inspection::new);
         inspection.fronts.push(front);
         self.reconsider(id);
@@ -215,6 +222,14 @@ impl Job {
             self.outcome.cause = Some(text);
         }
         Some(Order::Nodes(Message::Deliver(self.local, SIGKILL)))
+    }
+
+    /// Whether a front end waits for the state.
+    fn is_asked_by(&self, front: u64) -> bool {
+        let now = self.inspection.iter();
+        let now = now.flat_map(|it| it.fronts.iter().chain(&it.again));
+        let later = self.looks.again.iter().flat_map(|again| &again.fronts);
+        now.chain(later).any(|other| *other == front)
     }
 
     /// Forgets a front end that has asked for the state.
