@@ -217,6 +217,21 @@ fn an_answer_for_a_checkpoint_before_does_not_count() {
     until_taken(&mut root, other);
 }
 
+/// Somebody else asks what the processes wait for, and that look finds that all have saved their
+/// states. So the look that was due for the checkpoint is not needed, and never comes too late.
+#[test]
+fn a_state_that_was_taken_is_not_given_up() {
+    let mut root = begun();
+    root.handle_inspect(JOB, MOVES + 1, 0)
+        .expect("it can be judged");
+    root.handle_checkpoint(JOB, (MOVES, 0), (10, true), 0)
+        .expect("it is accepted");
+    until_taken(&mut root, MOVES);
+    root.handle_timeout(1_000 * MS);
+    assert_eq!(told(&mut root), []);
+    root.handle_fetch(JOB, MOVES, 0, 0).expect("it was taken");
+}
+
 /// What a front end has asked for and does not read is in the memory of the root daemon.
 #[test]
 fn a_front_end_that_reads_nothing_gets_no_more_pieces() {

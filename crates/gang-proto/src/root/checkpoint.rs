@@ -226,6 +226,8 @@ impl Root {
             return;
         };
         checkpoint.stage = Stage::Taken;
+        // A look for another reason may have come before the one that was due.
+        checkpoint.look_at = None;
         let collect = Message::Rest(job.local, Rest::Collect(!checkpoint.holds));
         self.orders.push_back(Order::Nodes(collect));
         let taken = Message::Taken(id, job.spec.clone());
