@@ -451,7 +451,9 @@ impl LocalJob {
         if signal == libc::SIGKILL {
             return self.kill();
         }
-        if self.processes.len() + self.ended.len() < self.ranks.len() {
+        let awaits = self.processes.len() + self.ended.len() < self.ranks.len();
+        // As with a pending signal, a second one of the same number says nothing new.
+        if awaits && !self.owed.contains(&signal) {
             self.owed.push(signal);
         }
         for process in &self.processes {
@@ -496,5 +498,28 @@ pub(crate) fn shape(spec: &JobSpec, placement: &Placement, ranks: &[u16]) -> Sha
         receive: fifo(spec.receive, Shape::RECEIVE),
         spin: placement.is_dedicated,
         is_restored: spec.restored == Some(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placement() -> Placement {
+        Placement {
+            nodes: vec![0],
+            ..Placement::default()
+        }
+    }
+
+    /// A user can send any number of signals to a job whose processes have yet to begin.
+    #[test]
+    fn a_signal_is_owed_once() {
+        let spec = JobSpec::default();
+        let mut job = LocalJob::new(spec, placement(), vec![0], None, false, None, None);
+        for signal in [libc::SIGUSR1, libc::SIGUSR2, libc::SIGUSR1] {
+            job.signal(signal);
+        }
+        assert_eq!(job.owed, [libc::SIGUSR1, libc::SIGUSR2]);
     }
 }
