@@ -492,7 +492,11 @@ pub(crate) fn shape(spec: &JobSpec, placement: &Placement, ranks: &[u16]) -> Sha
         job: placement.network,
         size: spec.processes,
         locals: ranks.to_vec(),
-        channels: spec.channels.max(1) + u8::from(spec.fabric == Some(true)),
+        // A number that no segment can have is refused with the reason.
+        channels: spec
+            .channels
+            .max(1)
+            .saturating_add(u8::from(spec.fabric == Some(true))),
         partitions,
         send: fifo(spec.send, Shape::SEND),
         receive: fifo(spec.receive, Shape::RECEIVE),
@@ -521,5 +525,21 @@ mod tests {
             job.signal(signal);
         }
         assert_eq!(job.owed, [libc::SIGUSR1, libc::SIGUSR2]);
+    }
+
+    #[test]
+    fn too_many_channels_are_refused_with_their_number() {
+        let spec = JobSpec {
+            processes: 1,
+            channels: u8::MAX,
+            fabric: Some(true),
+            ..JobSpec::default()
+        };
+        let refused = Segment::create(shape(&spec, &placement(), &[0])).err();
+        let refused = refused.expect("no segment has so many").to_string();
+        assert!(
+            refused.contains("the number of channels is 255"),
+            "{refused}"
+        );
     }
 }
