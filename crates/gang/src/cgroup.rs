@@ -37,7 +37,7 @@ exec 3<&0
     cd "$0" || exit
     echo 1 > cgroup.kill || kill -9 $(cat */cgroup.procs)
     for _ in 1 2 3 4 5 6 7 8 9 10; do
-        for group in */; do rmdir "$group"; done
+        for group in */*/*/ */*/ */; do rmdir "$group"; done
         cd .. && rmdir "$0" && exit
         sleep 0.1
         cd "$0" || exit
@@ -173,12 +173,9 @@ impl Group {
         }
     }
 
-    /// Removes the group. Returns false if it still has processes.
+    /// Removes the group, whose processes were killed. Returns false if it still has some.
     pub(crate) fn remove(&self) -> bool {
-        match fs::remove_dir(&self.folder) {
-            Ok(()) => true,
-            Err(error) => error.kind() == io::ErrorKind::NotFound,
-        }
+        remove_all(&self.folder).is_ok()
     }
 
     /// Kills all processes in the group.
@@ -195,5 +192,45 @@ fn kill_each(folder: &Path) {
     let processes = text.lines().filter_map(|line| line.parse().ok());
     for process in processes.filter_map(rustix::process::Pid::from_raw) {
         let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+    }
+}
+
+/// Removes a group and those that its processes have made in it, as a container or a daemon within
+/// a gang job does. An empty group in it would keep it for ever.
+fn remove_all(folder: &Path) -> io::Result<()> {
+    let remove = || match fs::remove_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    };
+    if remove().is_ok() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            remove_all(&entry.path())?;
+        }
+    }
+    remove()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// For the folders of the file system of control groups the same calls are enough.
+    #[test]
+    fn a_group_is_removed_with_those_that_its_processes_have_made() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let group = folder.path().join("job-1");
+        fs::create_dir_all(group.join("inner/job-1")).expect("room");
+        fs::create_dir(group.join("other")).expect("room");
+        remove_all(&group).expect("all are empty");
+        assert!(!group.exists());
+        remove_all(&group).expect("it is gone");
+        // What is not empty stays, as a group with processes does.
+        fs::create_dir_all(group.join("inner")).expect("room");
+        fs::write(group.join("inner/file"), "").expect("room");
+        assert!(remove_all(&group).is_err() && group.exists());
     }
 }
