@@ -5,9 +5,11 @@
 use crate::token::state_folder;
 use farcall_gang_proto::{JobId, JobRow, JobSpec};
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 /// The most gang jobs that are remembered as lost.
@@ -39,26 +41,39 @@ impl Journal {
             false => '-',
         };
         let name: String = control.chars().map(plain).collect();
-        let path = state_folder()?.join(format!("gang-jobs{name}"));
+        Journal::open_at(state_folder()?.join(format!("gang-jobs{name}")))
+    }
+
+    fn open_at(path: PathBuf) -> io::Result<(Journal, Vec<JobRow>)> {
         let mut options = File::options();
-        options.read(true).append(true).create(true);
+        options.read(true).append(true).create(true).mode(0o600);
         let mut file = options.open(&path)?;
-        // Another daemon may use the same name in another network namespace.
-        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        let mut text = String::new();
-        file.read_to_string(&mut text)?;
-        let (mut lost, last) = read(&text);
+        let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
+        locked.map_err(|error| match error {
+            // It may use the same name in another network namespace.
+            Errno::AGAIN => io::Error::other(format!("another daemon uses {}", path.display())),
+            other => other.into(),
+        })?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        // The next line would become a part of one that a crash has cut.
+        let end = bytes.iter().rposition(|byte| *byte == b'\n');
+        let whole = end.map_or(0, |place| place as u64 + 1);
+        file.set_len(whole)?;
+        // A line can be cut within a letter.
+        let (mut lost, last) = read(&String::from_utf8_lossy(&bytes));
         while lost.len() > REMEMBERED {
             lost.pop_first();
         }
-        file.set_len(0)?;
         let mut journal = Journal::empty(path, file);
-        journal.last = last;
-        journal.put(&last_line(last));
-        for row in lost.values() {
-            // Their commands have the form of the journal already.
-            journal.write(row, &row.command);
-        }
+        (journal.length, journal.last) = (whole, last);
+        // Their commands have the form of the journal already.
+        let lines = lost
+            .values()
+            .map(|row| (row.id, begun_line(row, &row.command)));
+        journal.open = lines.collect();
+        // The file as it is says the same.
+        let _ = journal.write_anew();
         Ok((journal, lost.into_values().collect()))
     }
 
@@ -86,12 +101,7 @@ impl Journal {
             user: spec.owner.0,
             ..JobRow::default()
         };
-        self.write(&row, &command.escape_debug().to_string());
-    }
-
-    fn write(&mut self, row: &JobRow, command: &str) {
-        let (id, user, count, nodes) = (row.id, row.user, row.processes, row.nodes.join(","));
-        let line = format!("+{id}\t{user}\t{count}\t{nodes}\t{command}\n");
+        let line = begun_line(&row, &command.escape_debug().to_string());
         self.put(&line);
         self.open.insert(id, line);
         self.last = self.last.max(id);
@@ -130,7 +140,8 @@ impl Journal {
         let mut text = last_line(self.last);
         text.extend(self.open.values().map(String::as_str));
         let mut options = File::options();
-        let mut file = options.append(true).create(true).open(&draft)?;
+        options.append(true).create(true).mode(0o600);
+        let mut file = options.open(&draft)?;
         file.set_len(0)?;
         file.write_all(text.as_bytes())?;
         flock(&file, FlockOperation::NonBlockingLockExclusive)?;
@@ -146,6 +157,12 @@ impl Journal {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// The line of a gang job that begins, given its command in one line.
+fn begun_line(row: &JobRow, command: &str) -> String {
+    let (id, user, count, nodes) = (row.id, row.user, row.processes, row.nodes.join(","));
+    format!("+{id}\t{user}\t{count}\t{nodes}\t{command}\n")
 }
 
 /// The line with the number of the last gang job.
@@ -187,6 +204,7 @@ fn row(line: &str) -> Option<JobRow> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
     #[test]
@@ -226,6 +244,28 @@ mod tests {
         journal.write_anew().expect("room");
         journal.ended(7);
         assert_eq!(known().1, 7);
+    }
+
+    /// The machine has crashed while a line was written, in the middle of a letter.
+    #[test]
+    fn a_line_that_was_cut_loses_no_other() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("gang-jobs");
+        let text = "=6\n+7\t0\t1\ta\tsolve\n+8\t0\t1\ta\t\u{e4}";
+        fs::write(&path, &text.as_bytes()[..text.len() - 1]).expect("room");
+        let open = || Journal::open_at(path.clone());
+        let ids = |lost: &[JobRow]| lost.iter().map(|row| row.id).collect::<Vec<_>>();
+        let (mut journal, lost) = open().expect("it is read");
+        assert_eq!((ids(&lost), journal.last()), (vec![7], 7));
+        assert_eq!(lost[0].command, "solve");
+        let used = open().expect_err("it is in use").to_string();
+        assert!(used.contains("another daemon uses"), "{used}");
+        journal.begun(9, &JobSpec::default(), Vec::new());
+        drop(journal);
+        let (_, lost) = open().expect("it is read");
+        assert_eq!(ids(&lost), [7, 9]);
+        let mode = fs::metadata(&path).expect("it is there").permissions();
+        assert_eq!(mode.mode() & 0o777, 0o600);
     }
 
     /// A gang job that never ends does not keep the lines of all others.
