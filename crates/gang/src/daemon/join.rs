@@ -20,6 +20,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Interval between attempts to join again.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// Attempts after which the log says that processes of lost gang jobs keep this daemon from joining
+/// again. Mostly they have ended at the first or second.
+const LONG: u32 = 10;
+
 /// The most reasons why this daemon cannot join again that its log tells.
 const REASONS: usize = 100;
 
@@ -34,6 +38,8 @@ pub(super) struct Joiner {
     pub(super) is_lost: bool,
     is_connecting: bool,
     next: Instant,
+    /// Attempts since the parent was lost for which processes had yet to end.
+    waits: u32,
     /// Why this daemon could not join again so far, as its log says.
     told: BTreeSet<String>,
 }
@@ -47,6 +53,7 @@ impl Joiner {
             is_lost: false,
             is_connecting: false,
             next: Instant::now(),
+            waits: 0,
             told: BTreeSet::new(),
         })
     }
@@ -60,6 +67,7 @@ impl Joiner {
     /// parent ends the first at once.
     fn begin_again(&mut self) {
         self.is_lost = true;
+        self.waits = 0;
         self.next = self.next.max(Instant::now());
     }
 
@@ -67,6 +75,18 @@ impl Joiner {
     fn tell(&mut self, why: &str) {
         if self.told.len() < REASONS && self.told.insert(why.to_string()) {
             tracing::warn!("{why} (tried again each second)");
+        }
+    }
+
+    /// Counts an attempt for which processes have yet to end.
+    fn wait(&mut self) {
+        self.waits = self.waits.saturating_add(1);
+        if self.waits == LONG {
+            self.tell(
+                "this daemon cannot join again before the processes of its lost gang jobs have \
+                 ended, which were killed: `ps` shows those that wait for a disk or a file server \
+                 in state D",
+            );
         }
     }
 
@@ -188,6 +208,7 @@ impl Daemon {
         }
         joiner.next = Instant::now() + AGAIN;
         if self.node.has_processes() {
+            joiner.wait();
             self.node.reap();
             return;
         }
@@ -274,6 +295,9 @@ mod tests {
         assert_eq!(joiner.told.len(), 2);
         (0..1000).for_each(|why| joiner.tell(&why.to_string()));
         assert_eq!(joiner.told.len(), REASONS);
+        joiner.told.clear();
+        (0..30).for_each(|_| joiner.wait());
+        assert_eq!(joiner.told.len(), 1);
         joiner.handle_joined();
         assert!(joiner.told.is_empty() && !joiner.is_lost);
     }
