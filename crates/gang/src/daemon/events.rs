@@ -290,6 +290,10 @@ impl Daemon {
             return;
         };
         match party {
+            Party::Front(..) if self.is_ending && matches!(message, Message::Run(_)) => {
+                let text = "the daemon is stopping: start the job again when it runs again";
+                self.send(id, &Message::Refused(text.to_string()));
+            }
             Party::Front(user, group) => self.handle_request(id, message, (user, group)),
             Party::Stranger => self.handle_stranger(id, message),
             Party::Proved => self.handle_proved(id, message),
