@@ -188,7 +188,7 @@ pub struct JobRow {
     /// earlier daemon.
     #[n(1)]
     pub state: String,
-    /// Names of its nodes.
+    /// Names of its nodes; `...` stands for the last ones if the list would be too long.
     #[n(2)]
     pub nodes: Vec<String>,
     /// Number of its processes.

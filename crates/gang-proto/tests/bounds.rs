@@ -73,6 +73,35 @@ fn a_job_with_a_long_environment_fits_or_is_refused() {
 }
 
 #[test]
+fn a_list_of_jobs_on_many_nodes_fits() {
+    let mut root = root();
+    let list = |root: &Root| {
+        let rows = root.rows(0);
+        let mut bytes = Vec::new();
+        Message::Jobs(rows.clone()).encode(&mut bytes);
+        assert!(bytes.len() <= MAX_MESSAGE, "{} bytes", bytes.len());
+        rows
+    };
+    let run = |root: &mut Root, jobs: usize| {
+        for _ in 0..jobs {
+            let done = root.handle_run(FRONT, spec(0, 4000));
+            done.expect("there is room");
+            orders(root);
+        }
+    };
+    run(&mut root, 50);
+    assert!(list(&root).iter().all(|row| row.nodes.len() == 1000));
+    run(&mut root, 550);
+    let rows = list(&root);
+    assert_eq!(rows.len(), 600);
+    for row in &rows {
+        let last = row.nodes.last().map(String::as_str);
+        assert_eq!(last, Some("..."));
+        assert!(row.nodes.len() > 100);
+    }
+}
+
+#[test]
 fn a_job_that_puts_too_much_before_a_barrier_ends_alone() {
     let mut root = root();
     root.handle_run(FRONT, spec(0, 16)).expect("there is room");

@@ -10,6 +10,27 @@ use alloc::vec::Vec;
 const LONGEST_COMMAND: usize = 16 << 10;
 /// The most bytes of all commands in the list.
 const LIST: usize = 2 << 20;
+/// The most bytes of all names of nodes in the list.
+const NAMES: usize = 1 << 20;
+
+/// The bytes of a name of a node in a message, with its length.
+fn bytes_of(name: &str) -> usize {
+    name.len() + 2
+}
+
+/// Cuts a list of nodes to this number of bytes.
+fn cut(nodes: &mut Vec<String>, room: usize) {
+    let mut bytes = 0;
+    let fits = nodes.iter().take_while(|name| {
+        bytes += bytes_of(name);
+        bytes <= room
+    });
+    let fits = fits.count();
+    if fits < nodes.len() {
+        nodes.truncate(fits);
+        nodes.push("...".to_string());
+    }
+}
 
 /// Cuts a command to this number of bytes.
 fn shorten(command: &mut String, room: usize) {
@@ -71,6 +92,11 @@ impl Root {
         let room = (LIST / rows.len().max(1)).clamp(32, LONGEST_COMMAND);
         rows.iter_mut()
             .for_each(|row| shorten(&mut row.command, room));
+        let names = rows.iter().flat_map(|row| &row.nodes);
+        if names.map(|name| bytes_of(name)).sum::<usize>() > NAMES {
+            let room = NAMES / rows.len();
+            rows.iter_mut().for_each(|row| cut(&mut row.nodes, room));
+        }
         rows
     }
 
