@@ -71,6 +71,7 @@ impl Client {
         let mut saved = SavedJob::check(file, Path::new("of the move"))?;
         let mut names = to.to_vec();
         let mut has_ended = false;
+        let mut why = None;
         for _ in 0..TRIES {
             let placed = match self.ask(&Message::Replace(job, names.clone())) {
                 Ok(Message::Done) => {
@@ -88,6 +89,7 @@ impl Client {
                 Ok(()) => return Ok(taken),
                 // The nodes that are left can have it.
                 Err(ClientError::Refused(text)) => {
+                    why.get_or_insert_with(|| text.clone());
                     if !names.is_empty() {
                         taken.elsewhere = Some(text);
                     }
@@ -97,8 +99,10 @@ impl Client {
                 Err(error) => return Err(error),
             }
         }
+        let why = why.unwrap_or_default();
         Err(ClientError::Refused(format!(
-            "gang job {job} could not begin again after {TRIES} tries, and its processes have ended"
+            "gang job {job} could not begin again after {TRIES} tries, and its processes have \
+             ended: {why}"
         )))
     }
 
