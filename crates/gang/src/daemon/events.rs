@@ -56,7 +56,10 @@ impl Daemon {
             if self.is_ending {
                 break Ok(());
             }
-            let ready = self.wait(self.timeout())?;
+            let ready = match self.wait(self.timeout()) {
+                Ok(ready) => ready,
+                Err(error) => break Err(error),
+            };
             for source in ready {
                 self.handle(source);
             }
