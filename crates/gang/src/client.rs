@@ -341,6 +341,13 @@ impl Lines {
     }
 }
 
+/// What was begun is written too if the connection breaks, or if the job ends in another way.
+impl Drop for Lines {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
 /// The last byte that can be read; none at the end.
 fn last_byte(fd: &OwnedFd) -> io::Result<Option<u8>> {
     let mut buffer = [0; 64];
