@@ -562,6 +562,7 @@ impl Daemon {
 
     /// Ends all processes, and tells their front ends.
     fn end(&mut self) {
+        self.is_ending = true;
         if let Some(root) = &mut self.root {
             root.handle_end();
         }
