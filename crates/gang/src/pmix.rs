@@ -35,6 +35,14 @@ pub enum PmixError {
     /// The arguments are not those that a daemon gives.
     #[error("the variable {0} is missing: only the gang daemon starts this command")]
     Argument(&'static str),
+    /// The folder for files of MPI cannot be made.
+    #[error("cannot make the folder {} for files of MPI: {source}", .path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
     /// The connection to the daemon broke.
     #[error("the connection to the daemon: {0}")]
     Daemon(#[from] io::Error),
@@ -197,7 +205,7 @@ pub fn serve() -> Result<(), PmixError> {
 
 /// Starts the server of libpmix, and tells it about the gang job.
 fn start(library: &Library, place: &Place, sender: Sender<Asked>) -> Result<(), PmixError> {
-    make_folder(&place.folder).map_err(PmixError::Daemon)?;
+    make_folder(&place.folder)?;
     let folder = place.folder.display().to_string();
     let about = [
         Info::string("pmix.srvr.tmpdir", &folder),
@@ -213,10 +221,16 @@ fn start(library: &Library, place: &Place, sender: Sender<Asked>) -> Result<(), 
     Ok(())
 }
 
-fn make_folder(folder: &Path) -> io::Result<()> {
+/// Makes a folder. In the shared memory of the machine, another user who has guessed its name can
+/// have made it before, to give this gang job files of their own. It is not used then.
+fn make_folder(folder: &Path) -> Result<(), PmixError> {
     use std::os::unix::fs::DirBuilderExt;
     let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true).mode(0o700).create(folder)
+    let made = builder.mode(0o700).create(folder);
+    made.map_err(|source| PmixError::Folder {
+        path: folder.to_path_buf(),
+        source,
+    })
 }
 
 /// Answers what libpmix cannot answer alone.
@@ -361,6 +375,19 @@ mod tests {
         assert_eq!(place.ranks_on(4), [0, 1]);
         assert_eq!(place.distinct(), [4, 7]);
         assert_eq!(Place::parse("a;1;x;/"), None);
+    }
+
+    #[test]
+    fn a_folder_that_somebody_has_made_before_is_not_used() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("farcall_1f-0");
+        make_folder(&path).expect("there is none");
+        let made = std::fs::metadata(&path).expect("it is there");
+        assert_eq!(made.permissions().mode() & 0o077, 0);
+        let refused = make_folder(&path).expect_err("it is there").to_string();
+        assert!(refused.starts_with("cannot make the folder"), "{refused}");
+        assert!(refused.contains("farcall_1f-0"), "{refused}");
     }
 
     #[test]
