@@ -96,10 +96,12 @@ fn copy_by(part: &Path, path: &Path, to: &Path) -> Result<(), CopyError> {
     // The copy has the addresses of servers and the names of data: only its owner reads it.
     let mut new = OpenOptions::new();
     let made = new.write(true).create_new(true).mode(0o600).open(part);
-    made.map_err(cannot)?;
+    let made = made.map_err(cannot)?;
     let known = open(path).map_err(|source| failed(path, source))?;
     let copied = known.execute("VACUUM INTO ?1", [part.to_string_lossy()]);
     copied.map_err(|source| failed(to, source))?;
+    // After a loss of power, the name must not stand for a copy that is not whole.
+    made.sync_all().map_err(cannot)?;
     fs::rename(part, to).map_err(cannot)
 }
 
