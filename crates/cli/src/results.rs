@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+/// The most elements of an array that are printed for people.
+pub(crate) const SHOWN: usize = 8;
+
 /// The file that a path names, also under another name; none if it is a device, which takes more
 /// than one array.
 pub(crate) fn regular(path: &Path) -> Option<PathBuf> {
@@ -164,8 +167,8 @@ impl Results<'_> {
                 Some(path) => println!("{} {shape:?} -> {}", param.name, path.display()),
                 None => {
                     let preview = match param.is_fixed_texts() {
-                        true => texts::preview(&array, bytes, 8),
-                        false => npy::preview(param.ty, bytes, 8),
+                        true => texts::preview(&array, bytes, SHOWN),
+                        false => npy::preview(param.ty, bytes, SHOWN),
                     };
                     println!("{} {shape:?} = {preview}", param.name);
                 }

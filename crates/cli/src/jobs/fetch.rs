@@ -5,10 +5,11 @@ use super::id;
 use crate::call::outputs;
 use crate::failure::Failure;
 use crate::progress;
-use crate::results::{Results, print_times};
+use crate::results::{Results, SHOWN, print_times};
 use crate::target::Target;
 use clap::Args;
-use farcall_client::{Argument, JobId};
+use farcall_client::{Argument, Interface, JobId};
+use farcall_idl::{ArrayLayout, Layout};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 
@@ -32,7 +33,8 @@ pub(crate) struct Arguments {
     /// Fail if the call has not ended, instead of waiting
     #[arg(long)]
     no_wait: bool,
-    /// Make the server delete the call and its results after this command has them
+    /// Make the server delete the call and its results after this command has them. Long and
+    /// fractional results need -o or --json then, because only a part of them is printed
     #[arg(long)]
     forget: bool,
     /// Show the times of the call: send, compute, receive
@@ -58,6 +60,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let (interface, layout) = (submitted.interface(), submitted.layout());
     let outputs = outputs(&arguments.output, interface)?;
+    if arguments.forget && !arguments.json && outputs.is_empty() {
+        check_forgotten(interface, layout)?;
+    }
     let mut arrays = BTreeMap::new();
     for array in layout
         .arrays
@@ -104,4 +109,55 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         job.forget()?;
     }
     Ok(())
+}
+
+/// Fails if the command would print only a part of a result, which the server then deletes. Long
+/// arrays are cut, and numbers with a fraction are rounded.
+fn check_forgotten(interface: &Interface, layout: &Layout) -> Result<(), Failure> {
+    let is_whole = |array: &ArrayLayout| {
+        let most = SHOWN as u64 * u64::from(array.element_bytes);
+        let is_short = array.client_bytes <= most && array.element.is_integer();
+        is_short || array.client_bytes == 0
+    };
+    let returned = layout
+        .arrays
+        .iter()
+        .filter(|array| array.mode.is_returned());
+    let cut = returned.filter(|array| !is_whole(array));
+    let cut: Vec<&str> = cut
+        .map(|array| interface.params[array.param].name.as_str())
+        .collect();
+    match cut.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::usage(format!(
+            "--forget would delete `{}`, of which the command prints only a part: write it to a \
+             file with -o NAME=FILE.npy, or print all values with --json",
+            cut.join("`, `")
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farcall_client::Scalar;
+
+    #[test]
+    fn results_that_are_printed_in_part_are_not_forgotten() {
+        let checked = |text: &str, n: i64| {
+            let interface = farcall_idl::parse_interface(text).unwrap();
+            let layout = interface
+                .layout(&[Some(Scalar::Int(n)), None], &[])
+                .unwrap();
+            check_forgotten(&interface, &layout)
+        };
+        let counts = "Define f(IN int n, OUT int m[n]) Calls \"C\" f(n, m);";
+        assert!(checked(counts, 8).is_ok());
+        let failure = checked(counts, 9).unwrap_err();
+        assert!(failure.to_string().contains("`m`") && failure.to_string().contains("-o"));
+        let rounded = "Define f(IN int n, OUT double x[n]) Calls \"C\" f(n, x);";
+        assert!(checked(rounded, 1).is_err());
+        let sent = "Define f(IN int n, IN double x[n]) Calls \"C\" f(n, x);";
+        assert!(checked(sent, 9).is_ok());
+    }
 }
