@@ -496,10 +496,16 @@ pub(crate) fn outputs(
     });
     let words: Vec<String> = words.collect::<Result<_, Failure>>()?;
     for (param, file) in named(&words, interface, "-o NAME=FILE.npy")? {
-        if !interface.params[param].mode.is_returned() {
-            let name = &interface.params[param].name;
+        let Param { name, mode, .. } = &interface.params[param];
+        if !mode.is_returned() {
             return Err(Failure::usage(format!(
                 "-o {name}: the function does not return this argument"
+            )));
+        }
+        if interface.params[param].is_value() {
+            return Err(Failure::usage(format!(
+                "-o {name}: this argument is a file, and its value is the name of the file: write \
+                 {name}={file} without -o"
             )));
         }
         outputs.insert(param, PathBuf::from(file));
@@ -515,6 +521,9 @@ fn only_result<'a>(interface: &'a Interface, file: &str) -> Result<&'a str, Fail
     let names: Vec<&str> = results.map(|param| param.name.as_str()).collect();
     match names[..] {
         [name] => Ok(name),
+        [] => Err(Failure::usage(format!(
+            "-o {file}: the function returns no array; leave -o out"
+        ))),
         _ => Err(Failure::usage(format!(
             "-o {file}: the function returns {} arrays ({}); write -o NAME=FILE.npy",
             names.len(),
@@ -691,5 +700,18 @@ mod tests {
         assert_eq!(scalars, [Some(Scalar::Int(3)), None, None]);
         let refused = given(&["n=3", "w=0"]).unwrap_err();
         assert!(format!("{refused:?}").contains("leave it out"));
+    }
+
+    #[test]
+    fn a_result_that_is_a_file_has_no_output() {
+        let text = "Define f(IN filename a, OUT filename b) Calls \"C\" f(a, b);";
+        let interface = farcall_idl::parse_interface(text).unwrap();
+        let refused = |word: &str| outputs(&[word.to_string()], &interface).unwrap_err();
+        assert!(
+            refused("b=out.csv")
+                .to_string()
+                .contains("b=out.csv without -o")
+        );
+        assert!(refused("out.csv").to_string().contains("returns no array"));
     }
 }
