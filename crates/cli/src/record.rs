@@ -3,7 +3,7 @@
 
 mod summary;
 
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use clap::{Args, Subcommand};
 use farcall_record::Line;
 use farcall_recorder::{Lines, Told, Writer, files};
@@ -163,8 +163,10 @@ impl Source {
         // What holds at the beginning, until a line follows.
         let mut before = BTreeMap::new();
         for path in self.files()? {
-            for told in open(&path)? {
+            let (mut lines, mut is_empty) = (open(&path)?, true);
+            for told in &mut lines {
                 let told = told.map_err(Failure::failed)?;
+                is_empty = false;
                 let time = told.line.time();
                 if matches!(told.line, Line::Record(_)) {
                     take(&told)?;
@@ -178,6 +180,13 @@ impl Source {
                     }
                     take(&told)?;
                 }
+            }
+            // Even a record without calls has a first line.
+            if (lines.is_cut() || is_empty) && !is_part(&path) {
+                failure::say(format_args!(
+                    "warning: {} is cut off: whatever followed its last whole line is missing",
+                    path.display()
+                ));
             }
         }
         Ok(())
@@ -205,13 +214,16 @@ impl Source {
     }
 }
 
+/// Whether a server writes the file, or was killed while it did.
+fn is_part(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|extension| extension == "part")
+}
+
 /// Opens a file. Its server may have ended it since it was found.
 fn open(path: &Path) -> Result<Lines<io::BufReader<std::fs::File>>, Failure> {
-    let is_part = path
-        .extension()
-        .is_some_and(|extension| extension == "part");
     match Lines::open(path) {
-        Err(_) if is_part && !path.exists() => Lines::open(&path.with_extension("")),
+        Err(_) if is_part(path) && !path.exists() => Lines::open(&path.with_extension("")),
         opened => opened,
     }
     .map_err(Failure::failed)

@@ -137,6 +137,31 @@ fn a_daemon_that_cannot_say_where_it_listens_names_its_output() {
 }
 
 #[test]
+fn a_record_that_is_cut_off_is_not_taken_for_a_whole_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = "{\"kind\":\"record\",\"schema\":1,\"time\":1,\"program\":\"\",\"server\":\"\"}\n";
+    for (name, text, is_told) in [
+        ("whole.jsonl", first.to_owned(), false),
+        ("cut.jsonl", format!("{first}{{\"kind\":"), true),
+        ("empty.jsonl", String::new(), true),
+        ("new.jsonl.part", String::new(), false),
+    ] {
+        std::fs::write(folder.path().join(name), text).unwrap();
+        let read = farcall(folder.path())
+            .args(["record", "cat", name])
+            .output();
+        let read = read.unwrap();
+        assert!(read.status.success(), "{read:?}");
+        let said = String::from_utf8(read.stderr).unwrap();
+        assert_eq!(
+            said.contains(&format!("warning: {name} is cut off")),
+            is_told,
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn errors_without_a_server() {
     let folder = tempfile::tempdir().unwrap();
     // A port that nobody listens on: the listener is gone.
