@@ -47,7 +47,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             return Err(Failure::usage(text));
         }
     };
-    let server = arguments.target.connect(address)?;
+    let server = arguments.target.connect_to(address)?;
     let unknown = match server.function(&arguments.function) {
         Ok(function) => return show(&function, arguments.json),
         Err(error) => error,

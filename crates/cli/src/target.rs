@@ -47,6 +47,17 @@ impl Target {
         Ok(Server::connect(&self.address(server), options)?)
     }
 
+    /// Connects to the one server that the option, or a word of the command, or the environment
+    /// names.
+    pub(crate) fn connect_to(&self, word: Option<&str>) -> Result<Server, Failure> {
+        match (word, &self.server) {
+            (Some(word), Some(server)) => Err(Failure::usage(format!(
+                "`{word}` and `--server {server}` are two servers: give one"
+            ))),
+            _ => self.connect(word),
+        }
+    }
+
     /// The address that the option, or `server` of the command, or the environment names.
     pub(crate) fn address(&self, server: Option<&str>) -> String {
         let named = server.or(self.server.as_deref());
@@ -58,7 +69,7 @@ impl Target {
 #[derive(Args)]
 pub(crate) struct Named {
     /// Address of the server, as with --server
-    #[arg(value_name = "SERVER")]
+    #[arg(value_name = "SERVER", conflicts_with = "server")]
     address: Option<String>,
     #[command(flatten)]
     target: Target,

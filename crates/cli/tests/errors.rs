@@ -162,6 +162,20 @@ fn a_record_that_is_cut_off_is_not_taken_for_a_whole_one() {
 }
 
 #[test]
+fn two_servers_for_one_question_are_refused() {
+    for (command, text) in [("ls", "cannot be used with"), ("describe f", "give one")] {
+        let asked = farcall(Path::new("."))
+            .args(command.split(' '))
+            .args(["farcall://127.0.0.1:1", "--server", "farcall://127.0.0.1:2"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8(asked.stderr).unwrap();
+        assert!(said.contains(text), "{said}");
+        assert_eq!(asked.status.code(), Some(2), "{said}");
+    }
+}
+
+#[test]
 fn errors_without_a_server() {
     let folder = tempfile::tempdir().unwrap();
     // A port that nobody listens on: the listener is gone.
