@@ -36,6 +36,7 @@ mod progress;
 mod record;
 mod register;
 mod relay;
+mod replace;
 mod reservations;
 mod results;
 mod serve;

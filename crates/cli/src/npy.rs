@@ -2,6 +2,7 @@
 //! and reads and writes the headers of such files.
 
 use crate::failure::Failure;
+use crate::replace;
 use farcall_idl::{Order, Type};
 use farcall_npy::{Array, Header, MOST_HEADER, NpyError, Number};
 use std::fs::File;
@@ -99,10 +100,11 @@ pub(crate) fn write(
     let fail = |error: std::io::Error| Failure::cannot("write", path.display(), error);
     let header = farcall_npy::header(ty, shape, order == Order::ColumnMajor);
     let header = header.expect("arrays have numbers");
-    let mut file = File::create(path).map_err(fail)?;
-    file.write_all(&header)
-        .and_then(|()| file.write_all(bytes))
-        .map_err(fail)
+    let fill = |file: &mut File| {
+        file.write_all(&header)?;
+        file.write_all(bytes)
+    };
+    replace::file(path, fill).map_err(fail)
 }
 
 /// The first elements as text, for people.

@@ -2,7 +2,9 @@
 //! `results` prints them. The shape of such an array leaves out the length of the texts.
 
 use crate::failure::Failure;
+use crate::replace;
 use farcall_idl::{ArrayLayout, read_texts};
+use std::io::Write;
 use std::path::Path;
 
 /// The texts of an argument.
@@ -35,7 +37,7 @@ pub(crate) fn write(path: &Path, array: &ArrayLayout, fields: &[u8]) -> Result<(
         lines.extend_from_slice(text);
         lines.push(b'\n');
     }
-    let written = std::fs::write(path, lines);
+    let written = replace::file(path, |file| file.write_all(&lines));
     written.map_err(|error| Failure::cannot("write", path.display(), error))
 }
 

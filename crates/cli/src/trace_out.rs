@@ -6,8 +6,10 @@
 //! them and half after them.
 
 use crate::failure::Failure;
+use crate::replace;
 use farcall_client::{Function, Outcome};
 use serde_json::{Value, json};
+use std::io::Write;
 use std::path::Path;
 
 /// The rows of the picture.
@@ -16,7 +18,8 @@ const ROWS: [(u64, &str); 3] = [(1, "client"), (2, "metaserver"), (3, "server")]
 /// Writes the trace of a call to a file.
 pub(crate) fn write(path: &Path, function: &Function, outcome: &Outcome) -> Result<(), Failure> {
     let text = trace(function, outcome).to_string();
-    std::fs::write(path, text).map_err(|error| Failure::cannot("write", path.display(), error))
+    let written = replace::file(path, |file| file.write_all(text.as_bytes()));
+    written.map_err(|error| Failure::cannot("write", path.display(), error))
 }
 
 fn trace(function: &Function, outcome: &Outcome) -> Value {

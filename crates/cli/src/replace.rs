@@ -1,0 +1,98 @@
+//! Files of results, which replace older ones only when they are whole. A full disk or an interrupt
+//! leaves the older file as it was. What cannot be replaced, such as a device, is written in place.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// Writes a file; `fill` writes what is in it.
+pub(crate) fn file(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+    let Some((mut draft, place)) = draft(path)? else {
+        return fill(&mut File::create(path)?);
+    };
+    fill(draft.as_file_mut())?;
+    draft.persist(place).map_err(|error| error.error)?;
+    Ok(())
+}
+
+/// A new file beside the one that it will replace, and the place of that one; none if the file has
+/// to be written in place.
+fn draft(path: &Path) -> io::Result<Option<(NamedTempFile, PathBuf)>> {
+    // A name such as /dev/stdout can lead to a regular file that somebody has open.
+    if path.starts_with("/dev") || path.starts_with("/proc") {
+        return Ok(None);
+    }
+    let (place, old) = match fs::metadata(path) {
+        Ok(old) => {
+            let own = rustix::process::geteuid().as_raw();
+            // The others who have it would see nothing of a new one.
+            if !old.is_file() || old.uid() != own || old.nlink() != 1 {
+                return Ok(None);
+            }
+            // A file that may not be written must not be replaced either.
+            OpenOptions::new().write(true).open(path)?;
+            (fs::canonicalize(path)?, Some(old))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => {
+            (path.to_path_buf(), None)
+        }
+        Err(_) => return Ok(None),
+    };
+    let folder = place.parent().filter(|folder| *folder != Path::new(""));
+    let mut new = tempfile::Builder::new();
+    new.prefix(".farcall-");
+    if old.is_none() {
+        // Less the mask of the process, as for every new file.
+        new.permissions(Permissions::from_mode(0o666));
+    }
+    let Ok(draft) = new.tempfile_in(folder.unwrap_or(Path::new("."))) else {
+        return Ok(None);
+    };
+    if let Some(old) = old {
+        draft.as_file().set_permissions(old.permissions())?;
+    }
+    Ok(Some((draft, place)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_file_is_replaced_when_the_new_one_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.npy");
+        file(&path, |out| out.write_all(b"first")).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        let full = file(&path, |out| {
+            out.write_all(b"sec")?;
+            Err(io::Error::from(ErrorKind::StorageFull))
+        });
+        assert_eq!(full.unwrap_err().kind(), ErrorKind::StorageFull);
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        file(&path, |out| out.write_all(b"second")).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"second");
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o640);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn links_and_devices_are_written_through() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, soft, hard] = ["x", "soft", "hard"].map(|name| folder.path().join(name));
+        std::os::unix::fs::symlink("x", &soft).unwrap();
+        file(&soft, |out| out.write_all(b"new")).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        file(&soft, |out| out.write_all(b"newer")).unwrap();
+        assert!(soft.is_symlink());
+        assert_eq!(fs::read(&path).unwrap(), b"newer");
+        fs::hard_link(&path, &hard).unwrap();
+        file(&path, |out| out.write_all(b"newest")).unwrap();
+        assert_eq!(fs::read(&hard).unwrap(), b"newest");
+        file(Path::new("/dev/null"), |out| out.write_all(b"gone")).unwrap();
+    }
+}
