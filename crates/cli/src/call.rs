@@ -5,6 +5,7 @@ use crate::arrays::{self, Remote};
 use crate::failure::{self, Failure};
 use crate::npy;
 use crate::objects;
+use crate::plain;
 use crate::progress;
 use crate::reservations::make::seconds;
 use crate::results::{self, Results, check_files, print_times};
@@ -144,7 +145,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
         shown.print(&outcome.receipts);
         if arguments.time {
             if let Some(library) = &outcome.library {
-                println!("library {library}");
+                plain::say(format_args!("library {library}"));
             }
             if let Some(threads) = outcome.threads {
                 println!("threads {threads}");
@@ -159,8 +160,10 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
 
 /// Prints what the library prints on standard error; the results are on standard output.
 fn write(line: &str) -> Result<(), CallbackError> {
+    // Progress is often written over itself.
+    let parts: Vec<String> = line.split('\r').map(plain::text).collect();
     // The call goes on where the line cannot be written.
-    let _ = write!(std::io::stderr(), "{line}");
+    let _ = write!(std::io::stderr(), "{}", parts.join("\r"));
     Ok(())
 }
 
@@ -442,9 +445,9 @@ fn print_estimate(function: &Function, arguments: &Arguments) -> Result<(), Fail
         });
         println!("{plan}");
     } else {
-        println!("{}", function.qualified_name());
+        plain::say(function.qualified_name());
         for line in plan.to_string().lines() {
-            println!("  {line}");
+            plain::say(format_args!("  {line}"));
         }
     }
     Ok(())

@@ -2,6 +2,7 @@
 //! server. It makes no call and sends no array.
 
 use crate::failure::Failure;
+use crate::plain;
 use crate::target::Target;
 use clap::Args;
 use farcall_client::Function;
@@ -81,7 +82,7 @@ fn show(function: &Function, as_json: bool) -> Result<(), Failure> {
         description["library"] = function.library().into();
         println!("{description}");
     } else {
-        print!("{}", function.text());
+        print!("{}", plain::text(function.text()));
         if let Some(cost) = &function.interface().calc_order {
             println!(
                 "/* operations of one call: {} */",
@@ -89,7 +90,10 @@ fn show(function: &Function, as_json: bool) -> Result<(), Failure> {
             );
         }
         if let Some(library) = function.library() {
-            println!("/* library: {} */", library.replace("*/", "* /"));
+            plain::say(format_args!(
+                "/* library: {} */",
+                library.replace("*/", "* /")
+            ));
         }
     }
     Ok(())
@@ -140,7 +144,7 @@ fn estimate(function: &Function, arguments: &Arguments) -> Result<(), Failure> {
                 .refusal
                 .as_deref()
                 .unwrap_or("the server cannot take the call");
-            println!("{:width$} {why}", offer.address);
+            plain::say(format_args!("{:width$} {why}", offer.address));
             continue;
         };
         let parts = [
@@ -157,10 +161,10 @@ fn estimate(function: &Function, arguments: &Arguments) -> Result<(), Failure> {
         } else {
             "  (a guess: the server has never run it)"
         };
-        println!(
+        plain::say(format_args!(
             "{:width$} {parts}  {:<6.2} {}{guess}",
             offer.address, terms.factor, terms.pes
-        );
+        ));
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 mod bundle;
 
 use crate::failure::{self, Failure};
+use crate::plain::one_line;
 use crate::target::Named;
 use anstyle::AnsiColor;
 use clap::Args;
@@ -88,6 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 State::Bad => (AnsiColor::Red, "!!"),
             };
             let colour = colour.on_default();
+            let text = one_line(text);
             anstream::println!("{colour}{mark}{colour:#}  {what:12} {text}");
         }
     }

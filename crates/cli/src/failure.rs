@@ -1,7 +1,8 @@
 //! How a command fails: its message and its exit status. Status 1 means that a valid command
 //! failed, and status 2 that the command line is wrong. The messages come from the commands and the
-//! libraries.
+//! libraries. A message can have parts that come from a peer, so it is cleaned where it is printed.
 
+use crate::plain;
 use anstyle::{AnsiColor, Style};
 use std::fmt;
 use std::io::Write;
@@ -11,12 +12,19 @@ const ERROR: Style = AnsiColor::Red.on_default().bold();
 
 /// Prints an error on standard error.
 pub(crate) fn print(what: impl fmt::Display) {
-    say(format_args!("{ERROR}error{ERROR:#}: {what}"));
+    line(format_args!(
+        "{ERROR}error{ERROR:#}: {}",
+        plain::text(&what.to_string())
+    ));
 }
 
 /// Prints a line on standard error. The command goes on if the line cannot be written, as on a full
 /// disk: what it does matters more than what it says.
-pub(crate) fn say(line: impl fmt::Display) {
+pub(crate) fn say(what: impl fmt::Display) {
+    line(plain::text(&what.to_string()));
+}
+
+fn line(line: impl fmt::Display) {
     let _ = writeln!(anstream::stderr(), "{line}");
 }
 

@@ -1,6 +1,7 @@
 //! How a command prints its results: as text, or as one JSON object. The command chooses the words
 //! and the fields. Every object states its `schema`.
 
+use crate::plain;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -23,7 +24,9 @@ impl Form {
     ) {
         match self.json {
             true => print(json!({ name: rows.iter().map(to_json).collect::<Vec<_>>() })),
-            false => rows.iter().for_each(|row| println!("{}", line(row))),
+            false => rows
+                .iter()
+                .for_each(|row| println!("{}", plain::one_line(&line(row)))),
         }
     }
 
@@ -31,7 +34,7 @@ impl Form {
     pub(crate) fn answer(&self, words: impl FnOnce() -> String, fields: impl FnOnce() -> Value) {
         match self.json {
             true => print(fields()),
-            false => println!("{}", words()),
+            false => plain::say(words()),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! chosen where something happens. A message cannot begin a new line: control characters, which can
 //! come from peers, are escaped.
 
+use crate::plain::OneLine;
 use clap::{Args, ValueEnum};
 use std::fmt::{self, Debug, Write};
 use std::io::{IsTerminal, Stderr};
@@ -87,28 +88,6 @@ fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt
     }
 }
 
-/// A text in one line, which changes nothing on a terminal: control characters are escaped.
-pub(crate) fn one_line(text: &str) -> String {
-    let mut line = OneLine(String::new());
-    // A string takes everything.
-    let _ = line.write_str(text);
-    line.0
-}
-
-/// Escapes control characters.
-struct OneLine<W>(W);
-
-impl<W: Write> Write for OneLine<W> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        for part in text.split_inclusive(char::is_control) {
-            let plain = part.trim_end_matches(char::is_control);
-            self.0.write_str(plain)?;
-            write!(self.0, "{}", part[plain.len()..].escape_debug())?;
-        }
-        Ok(())
-    }
-}
-
 /// How to log.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum LogFormat {
@@ -133,15 +112,6 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_text_is_one_line() {
-        assert_eq!(
-            one_line("sh -c a\n\u{1b}[31mb\u{9b}c"),
-            "sh -c a\\n\\u{1b}[31mb\\u{9b}c"
-        );
-        assert_eq!(one_line("gr\u{fc}n \\n 'x'"), "gr\u{fc}n \\n 'x'");
-    }
 
     #[test]
     fn text_from_peers_stays_on_its_line() {

@@ -30,6 +30,7 @@ mod npy;
 mod objects;
 mod offload;
 mod picture;
+mod plain;
 mod plans;
 mod preprocessor;
 mod progress;

@@ -5,6 +5,7 @@ use crate::document;
 use crate::failure::Failure;
 use crate::npy;
 use crate::picture::Painter;
+use crate::plain;
 use crate::results::{also_read, check_files, write_all};
 use crate::target::Target;
 use clap::{Args, Subcommand};
@@ -284,16 +285,19 @@ fn show(playback: &Playback, as_json: bool) {
         return;
     }
     for (number, line) in playback.lines().iter().enumerate() {
-        println!("{:>5}  {line}", number + 1);
+        plain::say(format_args!("{:>5}  {line}", number + 1));
     }
-    println!("servers: {}", servers.join(", "));
+    plain::say(format_args!("servers: {}", servers.join(", ")));
 }
 
 fn print(playback: &Playback, plan: &Plan, folder: &Path, report: &Report) {
     for (name, file) in &plan.outputs {
         if let Some((form, _)) = playback.output(name) {
             let target = target(folder, file);
-            println!("{name} = {} {:?} -> {target}", form.element, form.shape);
+            plain::say(format_args!(
+                "{name} = {} {:?} -> {target}",
+                form.element, form.shape
+            ));
         }
     }
     println!(

@@ -3,6 +3,7 @@
 
 use crate::failure::{self, Failure};
 use crate::npy;
+use crate::plain::one_line;
 use crate::texts;
 use farcall_client::{Interface, Outcome, Receipt, Scalar};
 use farcall_gateway::Shown;
@@ -159,7 +160,8 @@ impl Results<'_> {
         }
         for (param, receipt) in receipts {
             let name = &self.interface.params[*param].name;
-            println!("{name} -> {} ({} bytes)", receipt.address, receipt.bytes);
+            let address = one_line(&receipt.address.to_string());
+            println!("{name} -> {address} ({} bytes)", receipt.bytes);
         }
         for (param, array, bytes) in self.returned() {
             let shape = shape(param, &array, order);

@@ -1,9 +1,9 @@
 //! `farcall status`: prints the status of a server, or of a metaserver and its servers. The server
-//! sends it as JSON. A value that is missing is printed as a question mark, and control characters
-//! in it are removed.
+//! sends it as JSON. A value that is missing is printed as a question mark.
 
 use crate::arrays::list;
 use crate::failure::Failure;
+use crate::plain::one_line;
 use crate::reservations::described;
 use crate::target::Named;
 use clap::Args;
@@ -266,16 +266,13 @@ fn print_groups(groups: &[Value]) {
     }
 }
 
-/// A value as people write it, without control characters.
+/// A value as people write it, in one line.
 fn plain(value: &Value) -> String {
-    let text = match value {
-        Value::String(text) => text.clone(),
+    match value {
+        Value::String(text) => one_line(text),
         Value::Null => "?".to_string(),
-        other => other.to_string(),
-    };
-    text.chars()
-        .filter(|character| !character.is_control())
-        .collect()
+        other => one_line(&other.to_string()),
+    }
 }
 
 #[cfg(test)]

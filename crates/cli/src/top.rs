@@ -7,10 +7,12 @@ mod terminal;
 mod view;
 
 use crate::failure::Failure;
+use crate::plain;
 use crate::target::Named;
 use clap::Args;
 use farcall_client::{AskSnapshot, Server};
 use farcall_snapshot::Snapshot;
+use serde_json::Value;
 use std::io::IsTerminal;
 use tables::{Tab, heading, table};
 use view::View;
@@ -35,7 +37,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     once: bool,
     /// Print one snapshot, as a JSON object
-    #[arg(long, conflicts_with = "once")]
+    #[arg(long, conflicts_with_all = ["once", "list"])]
     json: bool,
     /// Which list comes first [default: the calls of a server, the servers of a metaserver]
     #[arg(long, value_name = "LIST", value_enum)]
@@ -54,7 +56,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let text = server.snapshot(&asked)?;
     if arguments.json {
-        println!("{text}");
+        let snapshot: Value = serde_json::from_str(&text).map_err(|error| {
+            Failure::failed(format!("the server's answer is not valid JSON: {error}"))
+        })?;
+        println!("{snapshot}");
         return Ok(());
     }
     let snapshot = Snapshot::parse(&text).map_err(Failure::failed)?;
@@ -81,7 +86,7 @@ fn ask(server: &Server, asked: &AskSnapshot) -> Result<Snapshot, String> {
 /// Prints a list, with columns as wide as they need.
 fn print(snapshot: &Snapshot, tab: Tab) {
     for line in heading(snapshot) {
-        println!("{line}");
+        plain::say(line);
     }
     let table = table(snapshot, tab);
     let rows = table.rows.iter();

@@ -5,6 +5,7 @@
 use super::get;
 use crate::failure::Failure;
 use crate::form::Form;
+use crate::plain;
 use crate::target::Named;
 use clap::Args;
 use farcall_client::{DataStatus, Server};
@@ -38,9 +39,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         println!("{object}");
         return Ok(());
     }
-    arrays
-        .iter()
-        .for_each(|array| println!("{}", get::line(array)));
+    arrays.iter().for_each(|array| plain::say(get::line(array)));
     if !data.is_empty() {
         print(&data);
     }
@@ -63,13 +62,13 @@ pub(crate) fn print(data: &[DataStatus]) {
     for one in data {
         let array = format!("{} {:?}", one.element, one.shape);
         let shared = if one.shared { "  (shared)" } else { "" };
-        println!(
+        plain::say(format_args!(
             "{:width$} {:>7} {:>14}  {array:24} {}{shared}",
             name(one),
             one.version,
             one.bytes,
             one.holders.join(", "),
-        );
+        ));
     }
 }
 

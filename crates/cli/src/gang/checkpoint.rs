@@ -4,6 +4,7 @@
 
 use super::{Control, run};
 use crate::failure::Failure;
+use crate::plain;
 use clap::Args;
 use farcall_gang::client::{SavedJob, Taken};
 use farcall_quantity::duration;
@@ -117,12 +118,12 @@ pub(crate) fn move_job(arguments: &MoveArguments) -> Result<(), Failure> {
 }
 
 fn report(job: u64, taken: &Taken, place: &str, start: Instant) {
-    println!(
+    plain::say(format_args!(
         "gang job {job}: {} processes, {:.1} MB, {place} ({:.2} s)",
         taken.processes,
         taken.bytes as f64 / 1e6,
         start.elapsed().as_secs_f64()
-    );
+    ));
 }
 
 /// Shows the progress of large states on a terminal.

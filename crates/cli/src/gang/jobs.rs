@@ -4,7 +4,7 @@
 use super::Control;
 use crate::failure::Failure;
 use crate::form::Form;
-use crate::log::one_line;
+use crate::plain::one_line;
 use clap::Args;
 use farcall_gang::JobRow;
 use serde_json::{Value, json};
@@ -83,11 +83,11 @@ pub(crate) fn ps(arguments: &PsArguments) -> Result<(), Failure> {
         println!(
             "{:5} {:8} {:3} {:8} {:10.1}  {:16}  {}",
             row.id,
-            row.state,
+            one_line(&row.state),
             row.processes,
             row.slices,
             row.lost_us_per_switch,
-            row.nodes.join(","),
+            one_line(&row.nodes.join(",")),
             // A script has several lines, and root sees the commands of all users.
             one_line(&row.command)
         );

@@ -1,5 +1,6 @@
 //! The lists of a snapshot as rows of text. A cell also says what it is sorted by.
 
+use crate::plain::one_line;
 use clap::ValueEnum;
 use farcall_snapshot::{Call, Forecast, Interval, Snapshot};
 
@@ -86,11 +87,9 @@ pub(crate) struct Table {
 }
 
 fn word(text: impl Into<String>) -> Cell {
-    let text = text.into();
     // A server of another version may send anything.
-    let text = text.chars().filter(|character| !character.is_control());
     Cell {
-        text: text.collect(),
+        text: one_line(&text.into()),
         order: None,
     }
 }

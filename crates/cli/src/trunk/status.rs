@@ -2,6 +2,7 @@
 //! The trunk sends the figures as JSON, and this command only lays them out.
 
 use crate::failure::Failure;
+use crate::plain::one_line;
 use anstyle::{AnsiColor, Style};
 use clap::Args;
 use serde_json::Value;
@@ -63,7 +64,7 @@ const GREEN: Style = AnsiColor::Green.on_default();
 const RED: Style = AnsiColor::Red.on_default();
 
 fn table(status: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let text = |value: &Value| one_line(value.as_str().unwrap_or_default());
     let mut out = format!(
         "{BOLD}{}{BOLD:#}  {}  policy {}  MTU {}\n",
         text(&status["name"]),
@@ -112,7 +113,7 @@ fn table(status: &Value) -> String {
 }
 
 fn peer_table(peer: &Value, max_min: bool) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let text = |value: &Value| one_line(value.as_str().unwrap_or_default());
     let mut out = format!(
         "\npeer {BOLD}{}{BOLD:#}  round trip {:.0} us  queued {} B  dropped {}  given up {}\n",
         text(&peer["address"]),
