@@ -44,6 +44,8 @@ def build(folder, library, compiler, *files):
 def drafted(folder, name, source, output="drafted.idl"):
     """The draft of a source, in one line."""
     (folder / name).write_text(source)
+    (folder / output).unlink(missing_ok=True)
+    (folder / output).with_name(f"{(folder / output).stem}_shim.f90").unlink(missing_ok=True)
     draft(folder, name, "-o", output)
     text = (folder / output).read_text()
     check(folder, output)

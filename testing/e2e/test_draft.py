@@ -340,12 +340,14 @@ def test_a_draft_replaces_no_source(tmp_path):
     for name, text in sources.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "link.idl").symlink_to("heat.c")
+    (tmp_path / "answered.idl").write_text("answers")
     for *words, reason in [
         ("heat.c", "-o", "heat.c", "heat.c: the draft would replace this source"),
         ("heat.c", "-o", "./heat.c", "would replace this source"),
         ("heat.c", "-o", "link.idl", "would replace this source"),
         ("model.py", "-o", "model.py", "would replace this source"),
         ("mods.f90", "own_shim.f90", "-o", "own.idl", "own_shim.f90: the draft would replace"),
+        ("heat.c", "-o", "answered.idl", "answered.idl: there is such a file"),
         ("heat.c", "-o", "nowhere/heat.idl", "nowhere/heat.idl"),
     ]:
         ran = idl(tmp_path, "draft", *words)

@@ -48,7 +48,7 @@ enum Command {
         /// Python module (.py)
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
-        /// File for the draft; standard output without it
+        /// New file for the draft; standard output without it
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
         /// Library that has the functions [default: ./libNAME.so]

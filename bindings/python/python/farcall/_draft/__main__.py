@@ -31,7 +31,7 @@ def main() -> None:
 def write(
     files: list[pathlib.Path], output: pathlib.Path | None, text: str, shim: list[str]
 ) -> None:
-    """Writes the draft, and the shim beside it. Neither replaces one of the sources."""
+    """Writes the draft, and the shim beside it. Neither replaces a file."""
     beside = output or pathlib.Path(files[0].name)
     file = beside.with_name(f"{beside.stem}_shim.f90")
     made = [] if output is None else [output]
@@ -39,6 +39,11 @@ def write(
     for one in made:
         if one.exists() and any(one.samefile(source) for source in files):
             raise ValueError(f"{one}: the draft would replace this source; name another file")
+        if one.is_file():
+            raise ValueError(
+                f"{one}: there is such a file, which may have your answers; remove it or name "
+                "another one"
+            )
     if shim:
         file.write_text("\n".join(shim), encoding="utf-8")
         print(f"wrote {file}: compile it into the library", file=sys.stderr)
