@@ -11,7 +11,7 @@ use rcgen::{
     RevokedCertParams, SerialNumber,
 };
 use std::fmt::Display;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
@@ -270,8 +270,12 @@ fn authority(folder: &Path) -> Result<Issuer<'static, KeyPair>, Failure> {
             made.map_err(|error| failed(&apart, error))?;
             let key = KeyPair::generate().map_err(Failure::failed)?;
             let certificate = params.self_signed(&key).map_err(Failure::failed)?;
-            write(&folder.join("authority.pem"), &certificate.pem(), 0o644)?;
-            write(&path, &key.serialize_pem(), 0o600)?;
+            write_both(
+                &folder.join("authority.pem"),
+                &certificate.pem(),
+                &path,
+                &key,
+            )?;
             key
         }
     };
@@ -295,8 +299,18 @@ fn write_pair(folder: &Path, name: &str, pem: &str, key: &KeyPair) -> Result<(),
             return Err(is_there(path));
         }
     }
-    write(&certificate, pem, 0o644)?;
-    write(&private, &key.serialize_pem(), 0o600)
+    write_both(&certificate, pem, &private, key)
+}
+
+/// Writes a certificate and its key, or neither: one without the other keeps the next attempt from
+/// making both.
+fn write_both(certificate: &Path, pem: &str, private: &Path, key: &KeyPair) -> Result<(), Failure> {
+    write(certificate, pem, 0o644)?;
+    let written = write(private, &key.serialize_pem(), 0o600);
+    if written.is_err() {
+        let _ = fs::remove_file(certificate);
+    }
+    written
 }
 
 fn is_there(path: &Path) -> Failure {
@@ -307,20 +321,45 @@ fn is_there(path: &Path) -> Failure {
 /// Writes a file that does not exist yet, and prints its name.
 fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
     let mut options = OpenOptions::new();
-    let write = options
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(path)
-        .and_then(|mut file| file.write_all(text.as_bytes()));
-    match write {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(is_there(path)),
-        other => other.map_err(|error| failed(path, error))?,
+    let opened = options.write(true).create_new(true).mode(mode).open(path);
+    let mut file = opened.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => is_there(path),
+        _ => failed(path, error),
+    })?;
+    if let Err(error) = fill(&mut file, text) {
+        // A part of a file would keep the next attempt from making it.
+        let _ = fs::remove_file(path);
+        return Err(failed(path, error));
     }
     println!("{}", path.display());
     Ok(())
 }
 
+/// Writes a text, which is on the disk then: a full one may say so only at the end.
+fn fill(file: &mut File, text: &str) -> io::Result<()> {
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
 fn failed(path: &Path, error: impl Display) -> Failure {
     Failure::cannot("use", path.display(), error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_whose_key_cannot_be_written_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (certificate, missing) = (folder.path().join("a.pem"), folder.path().join("b/a.key"));
+        let key = KeyPair::generate().unwrap();
+        assert!(write_both(&certificate, "pem", &missing, &key).is_err());
+        assert!(!certificate.exists());
+        let private = folder.path().join("a.key");
+        write_both(&certificate, "pem", &private, &key).unwrap();
+        assert_eq!(fs::read_to_string(&certificate).unwrap(), "pem");
+        assert!(write_both(&certificate, "other", &private, &key).is_err());
+        assert_eq!(fs::read_to_string(&certificate).unwrap(), "pem");
+    }
 }
