@@ -11,6 +11,7 @@ use farcall_gridsim::Record;
 use farcall_twin::{Answer, Change, Day, Estimate, Twin};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -78,7 +79,32 @@ impl Arguments {
     }
 }
 
+/// Refuses two changes of the same thing: one of them would have no effect.
+fn check_changes(changes: &[Change]) -> Result<(), Failure> {
+    let any = |name: &Option<String>| name.clone().unwrap_or_else(|| "*".to_owned());
+    let subject = |change: &Change| match change {
+        Change::Queue(_) => Some("--policy: two orders in which servers start calls".to_owned()),
+        Change::Placement(_) => Some("--policy: two ways to choose servers".to_owned()),
+        Change::Elements { server, .. } => Some(format!("--elements: two numbers for {server}")),
+        Change::Link { host, server, .. } => Some(format!(
+            "--link: two rates for {}<->{}",
+            any(host),
+            any(server)
+        )),
+        Change::Add { .. } | Change::Remove(_) | Change::Clients(_) => None,
+    };
+    let mut subjects = BTreeSet::new();
+    for subject in changes.iter().filter_map(subject) {
+        if let Some(twice) = subjects.replace(subject) {
+            return Err(Failure::usage(format!("{twice}; give one")));
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let changes = arguments.changes();
+    check_changes(&changes)?;
     if let Some(picture) = &arguments.plot {
         check_form("--plot", picture)?;
         check_files([picture])?;
@@ -90,7 +116,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Ok(())
     })?;
     let twin = Twin::new(day).map_err(Failure::failed)?;
-    let changes = arguments.changes();
     let wrong = |error| Failure::failed(error).into_usage();
     let changed = twin.with(&changes).map_err(wrong)?;
     let bar = ProgressBar::with_draw_target(Some(arguments.runs + 1), ProgressDrawTarget::stderr());
@@ -268,7 +293,22 @@ fn in_progress(records: &[Record]) -> Vec<(f64, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use super::percent;
+    use super::*;
+
+    #[test]
+    fn a_thing_is_changed_once() {
+        let check = |texts: &[&str], read: fn(&str) -> Result<Change, String>| {
+            let changes = texts.iter().map(|text| read(text));
+            check_changes(&changes.collect::<Result<Vec<Change>, String>>().unwrap())
+        };
+        assert!(check(&["sjf", "completion"], Change::policy).is_ok());
+        assert!(check(&["sjf", "fcfs"], Change::policy).is_err());
+        assert!(check(&["completion", "round-robin"], Change::policy).is_err());
+        assert!(check(&["a=8", "b=8"], Change::elements).is_ok());
+        assert!(check(&["a=8", "a=4"], Change::elements).is_err());
+        assert!(check(&["h<->a=1e9", "*<->a=1e9"], Change::link).is_ok());
+        assert!(check(&["h<->a=1e9", "h<->a=2e9"], Change::link).is_err());
+    }
 
     #[test]
     fn no_change_is_less_than_nothing() {
