@@ -7,6 +7,7 @@ use crate::plain::one_line;
 use crate::reservations::described;
 use crate::target::Named;
 use clap::Args;
+use farcall_client::{Error, FailureKind};
 use serde_json::Value;
 
 /// Show the status of a server or a metaserver
@@ -39,8 +40,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Some("metaserver") => print_metaserver(&status),
         _ => print(&status),
     }
-    // An old server does not know the question.
-    let data = server.list_data().unwrap_or_default();
+    let data = match server.list_data() {
+        // An old server does not know the question.
+        Err(Error::Failed(failure)) if failure.kind == FailureKind::BadArgument => Vec::new(),
+        listed => listed?,
+    };
     if !data.is_empty() {
         println!();
         list::print(&data);
