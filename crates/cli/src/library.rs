@@ -2,7 +2,7 @@
 //! `/` nor `.`, which every path of an interface file has. The files of the user come before those
 //! of the installation.
 
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::folders;
 use clap::{Args, Subcommand};
 use farcall_idl::{Document, Library};
@@ -211,7 +211,9 @@ fn add(file: &Path) -> Result<(), Failure> {
     };
     Catalog::load([&file]).map_err(Failure::failed)?;
     let folder = own_folder().ok_or_else(|| Failure::usage("set HOME or XDG_DATA_HOME"))?;
+    check_new(&folder, &name, &file)?;
     std::fs::create_dir_all(&folder)?;
+    let before = known().remove(&name);
     let link = folder.join(file.file_name().unwrap_or_default());
     if link.is_symlink() {
         std::fs::remove_file(&link)?;
@@ -219,12 +221,56 @@ fn add(file: &Path) -> Result<(), Failure> {
     std::os::unix::fs::symlink(&file, &link)
         .map_err(|error| Failure::cannot("add", link.display(), &error))?;
     println!("{name} -> {}", file.display());
+    match (known().remove(&name), before) {
+        (Some(now), _) if now != file => failure::say(format_args!(
+            "warning: `{name}` still means {}, whose folder FARCALL_LIBRARIES names",
+            now.display()
+        )),
+        (_, Some(before)) if before != file => failure::say(format_args!(
+            "warning: `{name}` meant {} until now",
+            before.display()
+        )),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Fails if another file that the user has added has this name.
+fn check_new(folder: &Path, name: &str, file: &Path) -> Result<(), Failure> {
+    for end in ["idl", "py"] {
+        let own = folder.join(format!("{name}.{end}"));
+        if let Ok(other) = std::fs::canonicalize(&own)
+            && other != file
+        {
+            return Err(Failure::failed(format!(
+                "`{name}` is {} already; remove {} first, or give the new file another name",
+                other.display(),
+                own.display()
+            )));
+        }
+    }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_library_is_not_replaced_by_another_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().canonicalize().unwrap();
+        let [old, new] = ["old.idl", "new.idl"].map(|name| place.join(name));
+        std::fs::write(&old, "").unwrap();
+        assert!(check_new(&place, "heat", &new).is_ok());
+        std::os::unix::fs::symlink(&old, place.join("heat.idl")).unwrap();
+        assert!(check_new(&place, "heat", &old).is_ok(), "it is the same");
+        let refused = check_new(&place, "heat", &new).unwrap_err().to_string();
+        assert!(
+            refused.contains("old.idl") && refused.contains("remove"),
+            "{refused}"
+        );
+    }
 
     #[test]
     fn a_sentence_ends_where_another_one_begins() {
