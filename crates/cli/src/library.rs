@@ -72,8 +72,9 @@ fn is_name(file: &Path) -> bool {
 fn find(name: &str) -> Result<PathBuf, String> {
     let known = known();
     let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
-    let wanted = alias.map_or(name, |(_, wanted)| wanted);
-    known.get(wanted).cloned().ok_or_else(|| {
+    let by_alias = || known.get(alias?.1);
+    // A library of the user may have such a name.
+    known.get(name).or_else(by_alias).cloned().ok_or_else(|| {
         let names = known.keys().map(String::as_str);
         let hint = match closest(name, names.clone(), 2) {
             Some(known) => format!("did you mean `{known}`?"),
