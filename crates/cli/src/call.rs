@@ -619,7 +619,11 @@ fn parse_scalar(text: &str, param: &Param) -> Result<Scalar, Failure> {
     };
     let scalar = scalar.ok_or_else(|| {
         let (name, ty) = (&param.name, param.ty.name());
-        Failure::usage(format!("`{name}`: expected {ty}, given `{text}`"))
+        // A number that the type of the library may hold, but no scalar of a call.
+        let range = param.ty.integer_range();
+        let range = range.filter(|_| text.parse::<i128>().is_ok());
+        let range = range.map_or_else(String::new, |(least, most)| format!(" ({least} to {most})"));
+        Failure::usage(format!("`{name}`: expected {ty}{range}, given `{text}`"))
     })?;
     scalar.convert_written(param).map_err(Failure::usage)
 }
@@ -703,6 +707,25 @@ mod tests {
         assert_eq!(scalars, [Some(Scalar::Int(3)), None, None]);
         let refused = given(&["n=3", "w=0"]).unwrap_err();
         assert!(format!("{refused:?}").contains("leave it out"));
+    }
+
+    #[test]
+    fn a_scalar_that_is_too_large_is_told_its_range() {
+        let text = "Define f(IN unsigned long n) Calls \"C\" f(n);";
+        let interface = farcall_idl::parse_interface(text).unwrap();
+        let param = &interface.params[0];
+        let most = i64::MAX.to_string();
+        let scalar = parse_scalar(&most, param).unwrap();
+        assert_eq!(scalar, Scalar::Int(i64::MAX));
+        for large in [1 << 63, u64::MAX] {
+            let refused = parse_scalar(&large.to_string(), param).unwrap_err();
+            assert!(
+                refused.to_string().contains(&format!("0 to {most}")),
+                "{refused}"
+            );
+        }
+        let refused = parse_scalar("many", param).unwrap_err();
+        assert!(!refused.to_string().contains("to"), "{refused}");
     }
 
     #[test]
