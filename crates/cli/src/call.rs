@@ -7,8 +7,8 @@ use crate::npy;
 use crate::objects;
 use crate::plain;
 use crate::progress;
-use crate::reservations::make::seconds;
 use crate::results::{self, Results, check_files, print_times};
+use crate::seconds::above_zero;
 use crate::target::Target;
 use crate::texts;
 use crate::trace_out;
@@ -63,7 +63,7 @@ pub(crate) struct Arguments {
     reservation: Option<ReservationName>,
     /// Ask the server to promise that the call ends within so many seconds, or to refuse it with
     /// the time that it can promise
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "reservation")]
+    #[arg(long, value_name = "SECONDS", value_parser = above_zero, conflicts_with = "reservation")]
     before: Option<Duration>,
     /// Print on standard error what the library prints
     #[arg(long)]

@@ -5,6 +5,7 @@ mod flight;
 mod http;
 
 use crate::failure::Failure;
+use crate::seconds::above_zero;
 use crate::serve::resolve;
 use clap::{Args, Subcommand};
 use farcall_access::Tls;
@@ -72,7 +73,7 @@ struct Place {
     #[arg(long, value_name = "N", value_parser = number, default_value = "100")]
     users: usize,
     /// Seconds after which the gateway gives a call up
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "300")]
+    #[arg(long, value_name = "SECONDS", value_parser = above_zero, default_value = "300")]
     time_limit: Duration,
 }
 
@@ -108,10 +109,4 @@ fn number(text: &str) -> Result<usize, String> {
     let number = text.parse().ok();
     let number = number.filter(|number| (1..=100_000).contains(number));
     number.ok_or_else(|| "expected a number from 1 to 100000".to_owned())
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0);
-    let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    time.ok_or_else(|| "expected a number of seconds greater than 0".to_owned())
 }

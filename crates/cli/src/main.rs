@@ -40,6 +40,7 @@ mod relay;
 mod replace;
 mod reservations;
 mod results;
+mod seconds;
 mod serve;
 mod server;
 mod sim;

@@ -375,12 +375,7 @@ fn has_interfaces(folder: &Path, files: &[PathBuf]) -> bool {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(seconds) if seconds >= 0.0 => Ok(seconds),
-        _ => Err(format!(
-            "`{text}` is not a number of seconds; write one such as 1.5"
-        )),
-    }
+    crate::seconds::seconds(text).map(|time| time.as_secs_f64())
 }
 
 fn policy(name: &str) -> Result<Policy, String> {

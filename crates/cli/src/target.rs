@@ -3,6 +3,7 @@
 //! connection.
 
 use crate::failure::Failure;
+use crate::seconds::above_zero;
 use clap::Args;
 use farcall_client::{Address, Options, Server};
 use std::time::Duration;
@@ -21,21 +22,15 @@ pub(crate) struct Target {
     #[arg(long, value_name = "URL")]
     server: Option<String>,
     /// Seconds to wait for each answer [default: no limit]
-    #[arg(long, value_name = "SECONDS")]
-    timeout: Option<f64>,
+    #[arg(long, value_name = "SECONDS", value_parser = above_zero)]
+    timeout: Option<Duration>,
 }
 
 impl Target {
     /// Connects to the server that the option, or `server` of the command, or the environment
     /// names.
     pub(crate) fn connect(&self, server: Option<&str>) -> Result<Server, Failure> {
-        let timeout = self.timeout.map(|seconds| {
-            let time = Duration::try_from_secs_f64(seconds).ok();
-            time.filter(|time| !time.is_zero()).ok_or_else(|| {
-                Failure::usage("--timeout must be a number of seconds greater than 0")
-            })
-        });
-        let (timeout, usual) = (timeout.transpose()?, Options::default());
+        let (timeout, usual) = (self.timeout, Options::default());
         let options = Options {
             timeout,
             // The first answer is the greeting.

@@ -4,6 +4,7 @@
 use super::to_json;
 use crate::failure::Failure;
 use crate::form::Form;
+use crate::seconds::{above_zero, seconds};
 use crate::target::Named;
 use clap::Args;
 use farcall_client::{ReservationName, ReservationSpec};
@@ -46,7 +47,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     earliest: bool,
     /// Length of the reservation in seconds
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = above_zero)]
     seconds: Duration,
     #[command(flatten)]
     form: Form,
@@ -77,14 +78,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 fn rate(text: &str) -> Result<u64, String> {
     farcall_quantity::whole_rate(farcall_quantity::amount(text)?, text)
-}
-
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text
-        .parse()
-        .map_err(|_| "write a number of seconds, such as 1.5")?;
-    let duration = Duration::try_from_secs_f64(seconds);
-    duration.map_err(|_| format!("{text} s is not a length of time; write one such as 1.5"))
 }
 
 #[cfg(test)]

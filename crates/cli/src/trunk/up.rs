@@ -192,8 +192,9 @@ fn cidr(text: &str) -> Result<(IpAddr, u8), String> {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    match text.parse() {
-        Ok(seconds) if (0.01..=3600.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+    let span = Duration::from_millis(10)..=Duration::from_secs(3600);
+    match crate::seconds::seconds(text)? {
+        time if span.contains(&time) => Ok(time),
         _ => Err(format!("`{text}`: write 0.01 to 3600 seconds")),
     }
 }
