@@ -2,7 +2,7 @@
 //! The server decides what is free. Behind a metaserver, a line also names the server.
 
 mod list;
-pub(crate) mod make;
+mod make;
 mod release;
 
 use crate::failure::Failure;
