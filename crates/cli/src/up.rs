@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
     /// of this machine: each node has two links under a trunk and a gang daemon, and the first one
     /// of each site a server, whose parallel functions run as gang jobs. Needs root
     #[arg(long, conflicts_with_all = ["local", "ssh", "slurm", "pickled", "listen", "policy", "pes",
-          "threads", "tls", "tokens"])]
+          "threads", "tls", "tokens", "web"])]
     lab: bool,
     #[command(flatten)]
     pool: PoolArguments,

@@ -176,6 +176,25 @@ fn two_servers_for_one_question_are_refused() {
 }
 
 #[test]
+fn options_that_would_have_no_effect_are_refused() {
+    for line in [
+        "up --lab --web 127.0.0.1:0",
+        "gang run -n 2 --tree --channels 2 -- true",
+        "gang run -n 2 --tree --detect-termination -- true",
+        "gang run -n 2 --tree --partitions 1,1 -- true",
+        "gateway flight --from grpc://127.0.0.1:1 --calls 2",
+        "gateway flight --from grpc://127.0.0.1:1 --own-identity",
+        "top --json --list users",
+    ] {
+        let run = farcall(Path::new(".")).args(line.split(' ')).output();
+        let run = run.unwrap();
+        let said = String::from_utf8(run.stderr).unwrap();
+        assert!(said.contains("cannot be used with"), "{line}: {said}");
+        assert_eq!(run.status.code(), Some(2), "{line}: {said}");
+    }
+}
+
+#[test]
 fn errors_without_a_server() {
     let folder = tempfile::tempdir().unwrap();
     // A port that nobody listens on: the listener is gone.

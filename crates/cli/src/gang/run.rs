@@ -33,7 +33,8 @@ pub(crate) struct Arguments {
     control: Control,
     /// Run programs that know nothing of Farcall, with all processes that they start: a control
     /// group stops them between slices. They have no channels
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["channels", "send_fifo", "receive_fifo", "partitions",
+          "detect_termination"])]
     tree: bool,
     /// Channels that each process may open
     #[arg(long, value_name = "N", default_value_t = 1,

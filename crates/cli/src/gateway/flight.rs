@@ -34,7 +34,8 @@ pub(crate) struct Arguments {
     place: Place,
     /// Flight service whose functions the command prints as a Python module. FLIGHT_TOKEN is the
     /// token for it
-    #[arg(long, value_name = "URL", conflicts_with_all = ["to", "listen"])]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["to", "listen", "own_identity", "tls",
+          "plain", "max_bytes", "calls", "user_calls", "users", "time_limit"])]
     from: Option<String>,
     /// Interface of a function that the service has as an exchange, such as `smooth(IN int n, INOUT
     /// double x[n])`; may be given several times [default: the flights that the service lists]
