@@ -407,6 +407,9 @@ def test_from_the_shell(library_server, tmp_path):
     assert listed[held]["shape"] == [n, n] and listed[held]["order"] == "columns"
     assert np.array_equal(library_server.connect().handle(rows).get(), a)
     farcall_("get", rows, "-o", "back.npy")
+    shown = json.loads(farcall_("get", rows, "--json"))
+    assert (shown["shape"], shown["file"]) == ([n, n], None)
+    assert np.array_equal(shown["values"], a)
     assert np.array_equal(np.load(tmp_path / "back.npy"), a)
     farcall_("drop", rows, held)
     assert "no array" in farcall_("get", rows, status=1)

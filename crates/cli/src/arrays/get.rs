@@ -5,9 +5,11 @@ use super::{Stored, shown, stored};
 use crate::failure::Failure;
 use crate::form::Form;
 use crate::npy;
+use crate::results::SHOWN;
 use crate::target::Target;
 use clap::Args;
 use farcall_client::{Handle, HandleStatus};
+use farcall_gateway::Shown;
 use farcall_idl::Order;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -24,8 +26,8 @@ pub(crate) struct Arguments {
     /// command lists your stored arrays
     #[arg(value_name = "ID|data:NAME", value_parser = stored)]
     array: Option<Stored>,
-    /// File for the array. Without it, the command prints the first elements. NAME may be that of
-    /// the named data
+    /// File for the array. Without it, the command prints the first elements, or with --json all of
+    /// them. NAME may be that of the named data
     #[arg(short, long, value_name = "[NAME=]FILE.npy", requires = "array")]
     output: Option<String>,
     #[command(flatten)]
@@ -90,9 +92,20 @@ fn get(handle: &Handle, arguments: &Arguments, file: Option<&Path>) -> Result<()
     }
     let words = || match file {
         Some(path) => format!("{} -> {}", shown(form), path.display()),
-        None => format!("{} = {}", shown(form), npy::preview(element, &elements, 8)),
+        None => format!(
+            "{} = {}",
+            shown(form),
+            npy::preview(element, &elements, SHOWN)
+        ),
     };
-    let fields = || json!({ "type": form.element, "shape": form.shape, "file": file });
+    let fields = || {
+        let mut fields = json!({ "type": form.element, "shape": form.shape, "file": file });
+        if file.is_none() {
+            let values = Shown::new(element, &form.shape, order, &elements, false);
+            fields["values"] = json!(values);
+        }
+        fields
+    };
     arguments.form.answer(words, fields);
     Ok(())
 }
