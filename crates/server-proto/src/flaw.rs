@@ -70,6 +70,8 @@ pub enum Flaw {
     AwaitsNoMemory,
     /// Calls that wait for each other's arrays keep those that they have in memory.
     KeepsWaiting,
+    /// Calls take the memory for the arrays that calls with data of their own wait for.
+    TakesTooMany,
     /// Durable calls are forgotten before their retention is over.
     ForgetsEarly,
     /// The journal is not told of a durable call that is forgotten.
@@ -80,7 +82,7 @@ pub enum Flaw {
 
 impl Flaw {
     /// All deliberate faults.
-    pub const ALL: [Flaw; 36] = [
+    pub const ALL: [Flaw; 37] = [
         Flaw::SharesBuffers,
         Flaw::SharesWorkers,
         Flaw::RunsAgain,
@@ -114,6 +116,7 @@ impl Flaw {
         Flaw::ReleasesWritten,
         Flaw::AwaitsNoMemory,
         Flaw::KeepsWaiting,
+        Flaw::TakesTooMany,
         Flaw::ForgetsEarly,
         Flaw::KeepsForgotten,
         Flaw::ForgetsParts,

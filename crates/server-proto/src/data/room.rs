@@ -44,7 +44,7 @@ pub(crate) fn grant(
 /// buffers, also if a call with these arrays and a buffer of this many bytes joins them. Else they
 /// could hold the memory for the arrays that they wait for. A call may join if none waits.
 pub(crate) fn leaves_turns(data: &Data, cx: &Context, bytes: u64, uses: &[Use]) -> bool {
-    if uses.is_empty() {
+    if uses.is_empty() || has(Flaw::TakesTooMany) {
         return true;
     }
     let arrays = |uses: &[Use]| -> u64 {
