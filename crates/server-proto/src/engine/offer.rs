@@ -282,10 +282,12 @@ impl Engine {
         let is_first = is_small || (cx.clients.is_receiving(key, &cx.calls) && !waits);
         let own = Starved::new(key, (sent, bytes), cx.now());
         // A running call may wait for this one, which is then refused if it cannot begin.
-        let (data, uses) = (&self.data, &checked.uses);
-        let is_behind = (data.turns.starves() || !room::leaves_turns(data, cx, bytes, uses))
-            && !cx.may_call_back(key);
+        let is_behind = self.data.turns.starves() && !cx.may_call_back(key);
         if !is_first && (is_behind || cx.clients.is_behind_starved(&own, &cx.memory)) {
+            return MemoryGrant::Later;
+        }
+        let leaves_turns = room::leaves_turns(&self.data, cx, bytes, &checked.uses);
+        if !leaves_turns && !cx.may_call_back(key) {
             return MemoryGrant::Later;
         }
         let user = cx.clients[key].user.clone();
