@@ -570,11 +570,12 @@ impl Durable {
         (fetches, asked)
     }
 
-    /// Forgets a call that has ended, with its data.
-    pub(crate) fn forget(&mut self, id: JobId, disk: &mut Disk, out: &mut Actions) {
+    /// Forgets a call that has ended, with its data. Returns who still waits for its end, because
+    /// the record of a cancellation is under way.
+    pub(crate) fn forget(&mut self, id: JobId, disk: &mut Disk, out: &mut Actions) -> Vec<Asked> {
         self.set_stage(id, Stage::Disk);
         let Some(durable_call) = self.calls.remove(&id) else {
-            return;
+            return Vec::new();
         };
         self.numbers.remove(&durable_call.record.number);
         if let Some(expires) = durable_call.record.expires() {
@@ -584,6 +585,7 @@ impl Durable {
         let has_results = record.state == DurableState::Done && record.result.bytes > 0;
         self.unreserve(&durable_call.user, record, disk);
         self.unconfirmed.forget(id, has_results, out);
+        durable_call.asked
     }
 
     /// Lets a client wait for the end of a call.

@@ -154,11 +154,15 @@ impl DurableCalls {
         };
         let record = durable.describe(durable_call, cx.clock.now);
         let call = DurableDescription { record, call: None };
+        let mut told = vec![(connection, request)];
         if forget {
-            durable.forget(id, &mut cx.disk, &mut cx.out);
+            let waiting = durable.forget(id, &mut cx.disk, &mut cx.out);
+            told.extend(waiting.iter().map(|one| (one.connection, one.request)));
         }
-        cx.clients[connection].proto.job(request, &call);
-        cx.answered(connection);
+        for (connection, request) in told {
+            cx.clients[connection].proto.job(request, &call);
+            cx.answered(connection);
+        }
     }
 
     /// Sends the results of a call to a client, now or when they exist.
@@ -319,8 +323,10 @@ impl DurableCalls {
             .and_then(|durable| durable.expired(now))
         {
             tracing::debug!("{id} has expired");
-            if let Some(durable) = &mut self.durable {
-                durable.forget(id, &mut cx.disk, &mut cx.out);
+            let durable = self.durable.as_mut();
+            let waiting = durable.map(|durable| durable.forget(id, &mut cx.disk, &mut cx.out));
+            for asked in waiting.into_iter().flatten() {
+                cx.refuse(asked.connection, asked.request, &not_there(id));
             }
         }
     }

@@ -426,3 +426,38 @@ fn a_call_that_ends_before_its_record_is_submitted_once() {
     assert!(is_submitted(&heard[0], id), "{heard:?}");
     assert!(heard[1].is_err());
 }
+
+#[test]
+fn who_cancels_a_call_is_answered_even_if_another_request_forgets_it_first() {
+    let mut pair = Pair::new();
+    let (id, key) = pair.submit("look");
+    pair.server.handle(Event::Inserted(id, Ok(1)));
+    pair.heard();
+    let finished = Finished {
+        exec_nanos: 1000,
+        failure: None,
+    };
+    let worker = worker_of(pair.server.engine(), key);
+    pair.server.handle(Event::Finished(worker, key, finished));
+    // The journal has not told yet that the call has ended.
+    pair.client.cancel_job(id, false).unwrap();
+    pair.send();
+    let changed = Changed {
+        change: Change::Finish,
+        state: DurableState::Done,
+        at: 0,
+        served: 0,
+        applied: true,
+        outcome: Outcome::default(),
+    };
+    pair.server.handle(Event::Changed(id, Some(changed)));
+    assert_eq!(pair.heard(), [], "the cancellation is not recorded yet");
+    pair.client.cancel_job(id, true).unwrap();
+    pair.send();
+    let heard = pair.heard();
+    let answers = heard.iter().filter(|told| {
+        matches!(told, Ok(client::Event::Answered(_, Answer::Job(call)))
+            if call.record.state == DurableState::Done)
+    });
+    assert_eq!(answers.count(), 2, "{heard:?}");
+}
