@@ -377,6 +377,10 @@ impl Objects {
     ) -> Result<ObjectRecord, Failure> {
         let number = self.of_user(id, user)?;
         let objects = &mut cx.clients[key].objects;
+        if objects.contains_key(&request) {
+            let text = "the request number was used before";
+            return Err(Failure::new(FailureKind::BadArgument, text));
+        }
         if objects.len() >= cx.settings.limits.objects_per_connection {
             let text = format!("this connection has {} objects; release one", objects.len());
             return Err(Failure::new(FailureKind::Busy, text));
@@ -435,12 +439,14 @@ impl Objects {
 mod tests {
     use super::*;
     use crate::call::ActiveCall;
+    use crate::connection::Connection;
     use crate::context::Step;
     use crate::engine::Engine;
-    use crate::event::{Event, Finished, Now, Ready};
+    use crate::event::{Accepted, Event, Finished, Now, Ready};
     use crate::keys::CallKey;
     use crate::settings::Settings;
     use farcall_idl::{Scalar, parse_document};
+    use farcall_rpc_proto::{Hello, Limits};
 
     const IDL: &str = "Module m; Library \"libc.so.6\";
         DefClass Sleeper { DefMethod nap(IN int n) Calls \"C\" usleep(n); }";
@@ -500,6 +506,35 @@ mod tests {
         engine.cx.clock.set(now);
         engine.data.arrays.now = engine.cx.steady_ms();
         engine.turn();
+    }
+
+    #[test]
+    fn a_request_that_reuses_the_number_of_an_object_does_not_take_its_place() {
+        let (mut engine, _) = server(1.0);
+        let accepted = Accepted {
+            peer: "test".into(),
+            user: User::named("anne"),
+            host: None,
+            is_local: true,
+            is_unix: false,
+            local: None,
+            ways: None,
+        };
+        let connection = Connection::new(accepted, Limits::default(), Hello::new("test"), 0);
+        let key = engine.cx.clients.insert(connection);
+        Objects::make(&mut engine.cx, &mut engine.elements, key, 5, "m/Sleeper").unwrap();
+        let anne = User::named("anne");
+        let mut attach = |request| {
+            let id = HandleId([1; 16]);
+            let attached = engine
+                .objects
+                .attach(&mut engine.cx, key, request, id, &anne);
+            attached.map_err(|failure| failure.kind)
+        };
+        // The process of the first one would never end.
+        assert_eq!(attach(5).err(), Some(FailureKind::BadArgument));
+        assert!(attach(6).is_ok());
+        assert_eq!(engine.cx.clients[key].objects[&5].persistent, None);
     }
 
     #[test]
