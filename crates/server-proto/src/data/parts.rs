@@ -114,7 +114,9 @@ impl Data {
             Err(failure) => return cx.clients[key].proto.fail(request, &failure),
         };
         let user = cx.clients[key].user.clone();
-        let call = ActiveCall::part(user, (key, request), part, wanted, Task::GetPart);
+        let mut call = ActiveCall::part(user, (key, request), part, wanted, Task::GetPart);
+        // Its age, if others wait for memory too.
+        call.times.accepted = cx.now();
         let call = cx.calls.insert(call);
         cx.clients[key].calls.insert(request, call);
         self.arrays.line_up(call, &[wanted]);

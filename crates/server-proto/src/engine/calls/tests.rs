@@ -5,15 +5,18 @@ use super::*;
 use crate::Settings;
 use crate::arrays::{Turn, Use, leaving};
 use crate::call::ActiveCall;
+use crate::connection::Connection;
 use crate::data::room;
-use crate::event::{Event, Now, Ready};
+use crate::event::{Accepted, Event, Now, Ready};
 use crate::keys::WorkerKey;
 use crate::ledger::{Ledger, Moment};
 use crate::record::{DiskError, Record, Stored};
 use crate::samples::{call_of, queued};
 use crate::worker::{ObjectState, State as WorkerState};
 use farcall_idl::{Scalar, parse_document};
-use farcall_rpc_proto::{ArrayForm, DurableState, HandleId, JobId, Put, User};
+use farcall_rpc_proto::{
+    ArrayForm, ArrayPart, DurableState, HandleId, Hello, JobId, Limits, Put, User,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -389,6 +392,28 @@ fn of_two_calls_that_wait_for_memory_one_fails_and_the_other_one_gets_it() {
     end_read(&mut engine);
     assert!(!engine.cx.calls.contains(waiting), "it has the array");
     assert_eq!(engine.data.arrays.undefined(id), None);
+}
+
+#[test]
+fn who_wants_a_part_of_an_array_is_no_older_than_its_request() {
+    let (mut engine, _) = ready();
+    let id = array_on_disk(&mut engine);
+    let accepted = Accepted {
+        peer: "test".into(),
+        user: user(),
+        host: None,
+        is_local: true,
+        is_unix: false,
+        local: None,
+        ways: None,
+    };
+    let client = Connection::new(accepted, Limits::default(), Hello::new("test"), 0);
+    let client = engine.cx.clients.insert(client);
+    let (offset, bytes) = (800, 1600);
+    let part = ArrayPart { id, offset, bytes };
+    engine.data.get_part(&mut engine.cx, client, 5, part);
+    let waiting = engine.cx.clients[client].calls[&5];
+    assert_eq!(engine.cx.calls[waiting].times.accepted, NOW.nanos);
 }
 
 /// A call that has arrived and uses these arrays.
