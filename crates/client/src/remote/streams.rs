@@ -143,12 +143,14 @@ impl Function {
                         is_rewritten: array.mode == Mode::InOut,
                     },
                 }),
-                Err(Error::Failed(_)) => {
+                Err(error) => {
                     lent.iter()
                         .for_each(|array| arrays::drop_handle_soon(connection, array.whole.id));
-                    return Ok(None);
+                    return match error {
+                        Error::Failed(_) => Ok(None),
+                        other => Err(other),
+                    };
                 }
-                Err(error) => return Err(error),
             }
         }
         Ok(Some(lent))
