@@ -28,7 +28,7 @@ pub(crate) fn put(
     // SAFETY: the borrow outlives the request, which is over or given up when this returns.
     let transfer = unsafe { Transfer::of_one_piece(Argument::In(bytes), 1) };
     let request = connection.carry(|proto| proto.put(put), transfer)?;
-    request.answer(answered!(Handle))
+    request.for_an_array().answer(answered!(Handle))
 }
 
 /// Stores an array of zeros.
