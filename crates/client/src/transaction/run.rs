@@ -13,7 +13,9 @@ use crate::server::{Backend, Server};
 use farcall_rpc_proto::FailureKind;
 use farcall_schedule::dataflow::{After, Flow, Run, Step, VersionId};
 use farcall_schedule::placement::{Input, Link, Origin, Placer, Policy};
+use std::any::Any;
 use std::collections::{BTreeSet, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -143,6 +145,30 @@ fn run_beside<'s>(scope: &'s Scope<'s, '_>, work: impl FnOnce() + Send + 's) {
     }
 }
 
+/// Does work with a server. If it panics, as a callback may, it has failed, and the panic can go on
+/// when that was told: who waits for the work would wait for ever.
+fn caught<T>(
+    server: u64,
+    work: impl FnOnce() -> Result<T, Fault>,
+) -> (Result<T, Fault>, Option<Box<dyn Any + Send>>) {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(done) => (done, None),
+        Err(panic) => {
+            let error = Error::failed(
+                FailureKind::Internal,
+                "a thread of the transaction panicked",
+            );
+            let fault = Fault {
+                server,
+                error,
+                begun: true,
+                touched: true,
+            };
+            (Err(fault), Some(panic))
+        }
+    }
+}
+
 fn learn_all(site: &mut Site, calls: &[Recorded], is_choice: bool) -> Result<(), Error> {
     calls
         .iter()
@@ -268,9 +294,12 @@ impl State {
             self.under_way += 1;
             let sender = sender.clone();
             run_beside(scope, move || {
-                let outcome = shared.perform(&step);
+                let (outcome, panic) = caught(step.server, || shared.perform(&step));
                 // The receiver outlives every thread.
                 let _ = sender.send(Done::Step(step, outcome));
+                if let Some(panic) = panic {
+                    resume_unwind(panic);
+                }
             });
         }
     }
@@ -287,8 +316,11 @@ impl State {
             self.sites[server as usize].fetches += 1;
             let sender = sender.clone();
             run_beside(scope, move || {
-                let fetched = shared.bring_home(version, server);
+                let (fetched, panic) = caught(server, || shared.bring_home(version, server));
                 let _ = sender.send(Done::Result(version, server, fetched));
+                if let Some(panic) = panic {
+                    resume_unwind(panic);
+                }
             });
         }
     }
@@ -473,5 +505,18 @@ impl State {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_callback_that_panics_fails_the_transaction() {
+        let (outcome, panic) = caught(3, || -> Result<(), Fault> { panic!("a callback's") });
+        let fault = outcome.unwrap_err();
+        assert!(fault.server == 3 && fault.trouble() == Trouble::Request);
+        assert!(panic.is_some());
     }
 }
