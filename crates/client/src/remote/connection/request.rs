@@ -379,8 +379,8 @@ impl Request {
     fn finish(mut self) -> Result<Answer, Error> {
         self.wait_out()?;
         self.over = true;
-        self.settle()?;
         let end = self.connection.lock().take_end(self.id);
+        self.settle()?;
         match end {
             Some(Ok(answer)) => self.place_files().map(|()| answer),
             Some(Err(loss)) => Err(self.connection.error(loss)),
