@@ -55,6 +55,28 @@ struct Bells {
     drains: UnixStream,
     /// Readable after SIGHUP, unless the server ends with its terminal.
     reloads: UnixStream,
+    /// The other ends of the three. A pipe whose other end is closed would be readable, too.
+    _senders: [UnixStream; 3],
+}
+
+impl Bells {
+    fn new() -> io::Result<Bells> {
+        // A server that was started at a terminal ends when the terminal closes.
+        let (ends, reloads): (&[_], &[_]) = match io::stderr().is_terminal() {
+            true => (&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP], &[]),
+            false => (&[libc::SIGTERM, libc::SIGINT], &[libc::SIGHUP]),
+        };
+        let (signals, of_signals) = pipe_of(ends)?;
+        let (drains, of_drains) = pipe_of(&[libc::SIGUSR1])?;
+        let (reloads, of_reloads) = pipe_of(reloads)?;
+        Ok(Bells {
+            doorbell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            signals,
+            drains,
+            reloads,
+            _senders: [of_signals, of_drains, of_reloads],
+        })
+    }
 }
 
 /// The sockets of clients.
@@ -145,6 +167,7 @@ fn watch_all(poll: &Poll, listeners: &[Listener], bells: &Bells) -> io::Result<(
         signals,
         drains,
         reloads,
+        _senders: _,
     } = bells;
     poll.watch(doorbell.as_fd(), Source::Doorbell, EventFlags::IN)?;
     poll.watch(signals.as_fd(), Source::Signal, EventFlags::IN)?;
@@ -152,14 +175,14 @@ fn watch_all(poll: &Poll, listeners: &[Listener], bells: &Bells) -> io::Result<(
     poll.watch(reloads.as_fd(), Source::Reload, EventFlags::IN)
 }
 
-/// A pipe that is readable after one of these signals.
-fn pipe_of(signals: &[libc::c_int]) -> io::Result<UnixStream> {
+/// A pipe that is readable after one of these signals, and its other end.
+fn pipe_of(signals: &[libc::c_int]) -> io::Result<(UnixStream, UnixStream)> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
     for signal in signals {
         signal_hook::low_level::pipe::register(*signal, theirs.try_clone()?)?;
     }
-    Ok(ours)
+    Ok((ours, theirs))
 }
 
 impl Reactor {
@@ -171,17 +194,7 @@ impl Reactor {
         libraries: (Catalog, Vec<LibrarySource>),
         worker_command: WorkerCommand,
     ) -> io::Result<Reactor> {
-        // A server that was started at a terminal ends when the terminal closes.
-        let (ends, reloads): (&[_], &[_]) = match io::stderr().is_terminal() {
-            true => (&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP], &[]),
-            false => (&[libc::SIGTERM, libc::SIGINT], &[libc::SIGHUP]),
-        };
-        let bells = Bells {
-            doorbell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-            signals: pipe_of(ends)?,
-            drains: pipe_of(&[libc::SIGUSR1])?,
-            reloads: pipe_of(reloads)?,
-        };
+        let bells = Bells::new()?;
         let connections = allow_connections(config.limits.connections, "limits.connections");
         let clock = Clock::start();
         let (mut folder, mut data) = (None, Vec::new());
@@ -446,5 +459,19 @@ impl Reactor {
         self.crew.end_all();
         self.listeners.open.clear();
         self.keeper.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    /// The pipe for SIGHUP of a server that was started at a terminal.
+    #[test]
+    fn a_pipe_of_no_signal_is_never_readable() {
+        let (mut ours, _theirs) = pipe_of(&[]).unwrap();
+        let error = ours.read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
     }
 }
