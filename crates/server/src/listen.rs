@@ -114,7 +114,9 @@ impl Listener {
             fs::rename(&fresh, path)?;
             return Ok(Listener::Unix(listener, place(path)?));
         }
-        if found.is_ok() && UnixStream::connect(path).is_err() {
+        // Other errors come from a socket that is alive: one of another user, or of another kind.
+        let is_refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+        if found.is_ok() && UnixStream::connect(path).is_err_and(is_refused) {
             fs::remove_file(path)?;
         }
         let listener = UnixListener::bind(path)?;
@@ -299,5 +301,26 @@ impl Drop for Listener {
         {
             let _ = fs::remove_file(path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixDatagram;
+
+    #[test]
+    fn only_the_socket_of_a_dead_server_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let _other = UnixDatagram::bind(&path).unwrap();
+        let inode = place(&path).unwrap().inode;
+        let refused = Listener::unix(&path, false).err().unwrap();
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(place(&path).unwrap().inode, inode);
+        let path = folder.path().join("dead");
+        drop(UnixListener::bind(&path).unwrap());
+        drop(Listener::unix(&path, false).unwrap());
+        assert!(!path.exists());
     }
 }
