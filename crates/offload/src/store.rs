@@ -34,6 +34,15 @@ pub(crate) struct Placed {
     pub(crate) sent: u64,
     form: String,
     access: Access,
+    /// What leaves the server for it. The call may use these arrays, and even this one itself.
+    leaving: Vec<Handle>,
+}
+
+impl Drop for Placed {
+    /// The call has ended.
+    fn drop(&mut self) {
+        self.leaving.iter().for_each(Handle::drop_soon);
+    }
 }
 
 /// Bytes that this processor digests in a second. It is measured once.
@@ -81,26 +90,29 @@ impl Store {
                 sent: 0,
                 form: name,
                 access,
+                leaving: Vec::new(),
             });
         }
         // Without bytes, it is an array of zeros.
         let contents = if access == Access::Write { &[] } else { bytes };
         let handle = server.put(form, contents, false).ok()?;
-        if let Some(digest) = digest {
-            self.add(digest, bytes.len() as u64, handle.clone());
-        }
+        let bytes = bytes.len() as u64;
+        let leaving = digest.map(|digest| self.kept().add(digest, bytes, handle.clone()));
         Some(Placed {
             handle,
             sent: contents.len() as u64,
             form: name,
             access,
+            leaving: leaving.unwrap_or_default(),
         })
     }
 
     /// Keeps an array that a call has written, with these contents.
     pub(crate) fn keep(&self, placed: &Placed, bytes: &[u8]) {
         let digest = Digest::of(&placed.form, bytes);
-        self.add(digest, bytes.len() as u64, placed.handle.clone());
+        let handle = placed.handle.clone();
+        let left = self.kept().add(digest, bytes.len() as u64, handle);
+        left.iter().for_each(Handle::drop_soon);
     }
 
     /// The call has failed: what it was to write is worth nothing.
@@ -108,11 +120,6 @@ impl Store {
         if placed.access != Access::Read {
             placed.handle.drop_soon();
         }
-    }
-
-    fn add(&self, digest: Digest, bytes: u64, handle: Handle) {
-        let left = self.kept().add(digest, bytes, handle);
-        left.iter().for_each(Handle::drop_soon);
     }
 
     /// Gives up all arrays. A server that has refused or failed a call still has them, and they
