@@ -41,9 +41,9 @@ impl Trouble {
     /// The same error, with the folder and the remedy.
     pub(crate) fn explain(&self, error: io::Error) -> io::Error {
         match error.kind() {
-            // It says how much is needed, and where.
-            ErrorKind::StorageFull if error.raw_os_error().is_none() => error,
-            ErrorKind::InvalidData | ErrorKind::NotFound => error,
+            // It says how much is needed and where, or what is missing.
+            ErrorKind::StorageFull | ErrorKind::NotFound if error.raw_os_error().is_none() => error,
+            ErrorKind::InvalidData => error,
             kind => io::Error::new(kind, self.text(&error)),
         }
     }
@@ -125,6 +125,7 @@ mod tests {
             (libc::ENOSPC, "make room there"),
             (libc::EDQUOT, "make room there"),
             (libc::EROFS, "has become read-only"),
+            (libc::ENOENT, "was removed or replaced"),
             (libc::EIO, "check the disk"),
         ] {
             let error = trouble.explain(io::Error::from_raw_os_error(errno));
@@ -135,7 +136,12 @@ mod tests {
             );
             assert_eq!(trouble.begins(&io::Error::from_raw_os_error(errno)), text);
         }
-        let needed = io::Error::new(ErrorKind::StorageFull, "5 bytes are needed");
-        assert_eq!(trouble.explain(needed).to_string(), "5 bytes are needed");
+        for (kind, text) in [
+            (ErrorKind::StorageFull, "5 bytes are needed"),
+            (ErrorKind::NotFound, "the logs do not have them"),
+        ] {
+            let known = trouble.explain(io::Error::new(kind, text));
+            assert_eq!((known.kind(), known.to_string().as_str()), (kind, text));
+        }
     }
 }
