@@ -57,10 +57,13 @@ impl Folder {
         let (send, found) = channel();
         let (ends, ended) = channel();
         let path = path.to_path_buf();
-        let mut last = first.clone();
+        let (mut last, mut told) = (first.clone(), None);
         let run = move || {
             while ended.recv_timeout(PAUSE) == Err(RecvTimeoutError::Timeout) {
-                match scan.run() {
+                let scanned = scan.run();
+                let before = told.take();
+                told = scanned.as_ref().err().map(ToString::to_string);
+                match scanned {
                     Ok(files) if files != last => {
                         last.clone_from(&files);
                         if send.send(files).is_err() {
@@ -68,8 +71,8 @@ impl Folder {
                         }
                         let _ = rustix::io::write(&doorbell, &1u64.to_ne_bytes());
                     }
-                    Ok(_) => {}
-                    Err(error) => tracing::warn!("{}: {error}", path.display()),
+                    Err(error) if told != before => tracing::warn!("{}: {error}", path.display()),
+                    Ok(_) | Err(_) => {}
                 }
             }
         };
