@@ -129,9 +129,10 @@ impl<'w> Files<'w> {
         let disk = |error| file.no_room(length, &error);
         let mut copy = File::create_new(&file.path).map_err(disk)?;
         if length > 0 {
-            // Allocates the whole file before anything travels. Some file systems cannot do this.
+            // Allocates the whole file before anything travels. Some file systems cannot do this,
+            // and a timer of an earlier function interrupts it.
             match fallocate(&copy, FallocateFlags::empty(), 0, length) {
-                Ok(()) | Err(Errno::OPNOTSUPP) => {}
+                Ok(()) | Err(Errno::OPNOTSUPP | Errno::INTR) => {}
                 Err(error) => return Err(disk(error.into())),
             }
         }
