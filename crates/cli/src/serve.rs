@@ -20,7 +20,7 @@ use farcall_metrics::{Answer, Text};
 use farcall_quantity::counted;
 use farcall_server::{Config, Policy, Readings, Server, StartError};
 use rustix::process::Signal;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -249,7 +249,10 @@ fn usual_socket(config: &Config) -> Option<PathBuf> {
     if config.unix.is_some() || config.listen != [usual_address()] {
         return None;
     }
-    let is_free = |path: &PathBuf| config.takeover || UnixStream::connect(path).is_err();
+    let nobody = [ErrorKind::NotFound, ErrorKind::ConnectionRefused];
+    let is_nobody = |error: std::io::Error| nobody.contains(&error.kind());
+    let is_free =
+        |path: &PathBuf| config.takeover || UnixStream::connect(path).is_err_and(is_nobody);
     relay::usual_socket().filter(is_free)
 }
 
