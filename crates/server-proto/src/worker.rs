@@ -17,6 +17,9 @@ const PATIENCE: Nanos = 200_000;
 const MOST_POSTED: usize = 15;
 /// Longest encoded call that may be posted behind others, in bytes.
 pub(crate) const AHEAD_BYTES: usize = 2048;
+/// Most memory objects of such a call besides its buffer. The messages about those of all calls of
+/// a worker fit into its socket, where the shell must never wait for room.
+pub(crate) const AHEAD_MEMORY: usize = 12;
 /// Most bytes of the scalars and texts of a call.
 pub(crate) const TEXT_BYTES: usize = 1 << 20;
 

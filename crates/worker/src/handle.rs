@@ -150,6 +150,8 @@ struct Mapped {
     stale: Vec<u64>,
     /// The number of messages about memory that the worker reads with each of its requests.
     unread: VecDeque<u32>,
+    /// The number of those that no request tells it to read yet.
+    sent: u32,
     /// The control groups of the worker. They outlive its processes.
     group: Group,
 }
@@ -207,6 +209,7 @@ impl Worker {
                 bytes: 0,
                 stale: Vec::new(),
                 unread: VecDeque::new(),
+                sent: 0,
                 group: parts.group,
             },
             need: parts.need,
@@ -262,16 +265,20 @@ impl Worker {
         run: &Run<'_>,
         memory: impl Iterator<Item = &'m MemoryObject>,
     ) -> io::Result<()> {
-        let mut memory_messages = self.send_stale()?;
         for object in memory {
             let id = object.number();
             let bytes = object.bytes() as u64;
             if self.mapped.add(id, bytes) {
                 let message = MemoryMessage::Map { id, bytes };
-                send(&self.socket, &message.encode(), &[object.fd()])?;
-                memory_messages += 1;
+                if let Err(error) = send(&self.socket, &message.encode(), &[object.fd()]) {
+                    self.mapped.remove(id);
+                    return Err(error);
+                }
+                self.mapped.sent += 1;
             }
         }
+        self.send_stale()?;
+        let memory_messages = std::mem::take(&mut self.mapped.sent);
         let request = Request {
             function: run.function as u64,
             buffer: run.buffer,
@@ -317,7 +324,8 @@ impl Worker {
             return;
         }
         // If this fails, the worker is dead, which is handled separately.
-        if let Ok(memory_messages) = self.send_stale() {
+        if self.send_stale().is_ok() {
+            let memory_messages = std::mem::take(&mut self.mapped.sent);
             self.control.post(&Request::unmap(memory_messages), &[]);
             self.posted.push_back(Posted::Unmap);
             self.mapped.unread.push_back(memory_messages);
@@ -327,13 +335,15 @@ impl Worker {
 
     /// Tells the worker to unmap memory that is gone, as much as its socket takes without waiting.
     /// The rest follows with its next requests.
-    fn send_stale(&mut self) -> io::Result<u32> {
-        let room = MOST_UNREAD.saturating_sub(self.mapped.unread.iter().sum());
+    fn send_stale(&mut self) -> io::Result<()> {
+        let unread = self.mapped.unread.iter().sum::<u32>() + self.mapped.sent;
+        let room = MOST_UNREAD.saturating_sub(unread);
         let count = self.mapped.stale.len().min(room as usize);
         for id in self.mapped.stale.drain(..count) {
             send(&self.socket, &MemoryMessage::Unmap { id }.encode(), &[])?;
+            self.mapped.sent += 1;
         }
-        Ok(count as u32)
+        Ok(())
     }
 
     /// Whether it has finished something.
@@ -637,6 +647,44 @@ mod tests {
         }
         assert_eq!(unmapped, Vec::from_iter(1..=COUNT));
         assert_eq!((worker.mapped.bytes, worker.mapped.stale.len()), (0, 0));
+        worker.bury();
+    }
+
+    /// As when the first of some calls with stored arrays takes longer than the others.
+    #[test]
+    fn the_memory_of_all_posted_calls_fits_into_the_socket() {
+        /// As `farcall-server-proto` bounds them, with a buffer for each call.
+        const CALLS: u64 = 15;
+        const OBJECTS: u64 = 13;
+        let (mut worker, theirs, ring) = worker();
+        let run = Run {
+            function: 0,
+            buffer: 0,
+            swap: false,
+            pes: 1,
+            alone: false,
+            message: b"call",
+        };
+        let gone = u64::from(MOST_UNREAD);
+        (1..=gone).for_each(|id| assert!(worker.mapped.add(id, 4096)));
+        (1..=gone).for_each(|id| worker.forget(id));
+        for call in 1..=CALLS {
+            let numbers = gone + call * OBJECTS..gone + (call + 1) * OBJECTS;
+            let objects = numbers.map(|number| MemoryObject::shared(number, 4096).unwrap());
+            let objects: Vec<MemoryObject> = objects.collect();
+            worker.run(call, &run, objects.iter()).unwrap();
+        }
+        let mut messages = 0;
+        while ring.has_more() {
+            let (request, _) = ring.take(&mut Vec::new());
+            for _ in 0..request.memory_messages {
+                receive(&theirs).unwrap();
+                messages += 1;
+            }
+            ring.finish(&Outcome::NONE);
+            assert!(worker.take_done().is_some());
+        }
+        assert_eq!(messages, gone + CALLS * OBJECTS);
         worker.bury();
     }
 }

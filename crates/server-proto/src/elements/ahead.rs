@@ -11,7 +11,7 @@ use crate::call;
 use crate::context::{Context, Step};
 use crate::event::Withdrawal;
 use crate::keys::{CallKey, Key, WorkerKey};
-use crate::worker::{AHEAD_BYTES, Worker};
+use crate::worker::{AHEAD_BYTES, AHEAD_MEMORY, Worker};
 use farcall_rpc_proto::{FailureKind, Nanos};
 
 impl Elements {
@@ -23,7 +23,9 @@ impl Elements {
         // A call that is taken back would lose its deadline.
         let has_more = call.printing.is_some() || call.run.is_promised;
         let is_plain = call.run.object.is_none() && !has_more && call.job_id().is_none();
-        (is_plain && call.message.len() <= AHEAD_BYTES).then_some(exec)
+        let memory = call.memory.segments.len() + call.memory.data.len();
+        let is_small = call.message.len() <= AHEAD_BYTES && memory <= AHEAD_MEMORY;
+        (is_plain && is_small).then_some(exec)
     }
 
     /// A worker to whose calls this call may be added.
