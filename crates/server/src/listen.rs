@@ -111,7 +111,9 @@ impl Listener {
             let fresh = path.with_extension(format!("{}.new", std::process::id()));
             let listener = UnixListener::bind(&fresh)?;
             listener.set_nonblocking(true)?;
-            fs::rename(&fresh, path)?;
+            fs::rename(&fresh, path).inspect_err(|_| {
+                let _ = fs::remove_file(&fresh);
+            })?;
             return Ok(Listener::Unix(listener, place(path)?));
         }
         // Other errors come from a socket that is alive: one of another user, or of another kind.
