@@ -192,17 +192,30 @@ impl Routine {
         }
     }
 
-    /// Whether a letter for a transposition is none of BLAS and LAPACK: libraries differ in what
-    /// they make of it.
+    /// Whether a letter for a transposition is none of the routine: libraries differ in what they
+    /// make of it, or report it.
     fn has_own_letter(&self, scalars: &[Option<Scalar>]) -> bool {
+        let letters = self.transpositions().iter();
+        let known: Vec<_> = letters
+            .map(|letter| Some(Scalar::Int(i64::from(*letter))))
+            .collect();
         let mut params = self.interface.params.iter().zip(scalars);
         params.any(|(param, scalar)| {
-            let known = [b'N', b'T', b'C'].map(|letter| Some(Scalar::Int(letter.into())));
             self.is_fortran
                 && param.ty == Type::Char
                 && matches!(&*param.name, "trans" | "transa" | "transb")
                 && !known.contains(scalar)
         })
+    }
+
+    /// The letters for transpositions that the routine takes. In BLAS, a hermitian result needs the
+    /// conjugate, and a complex symmetric one does without.
+    fn transpositions(&self) -> &'static [u8] {
+        match (self.name.get(..1), self.name.get(1..)) {
+            (_, Some("herk" | "her2k")) => b"NC",
+            (Some("c" | "z"), Some("syrk" | "syr2k")) => b"NT",
+            _ => b"NTC",
+        }
     }
 
     /// Whether the program may have less memory than the interface declares: LAPACK asks for as
@@ -299,6 +312,22 @@ mod tests {
         };
         let scalars: Vec<Option<Scalar>> = params.iter().map(scalar).collect();
         routine.reads(params.len() - 1, &scalars)
+    }
+
+    #[test]
+    fn a_letter_that_a_routine_does_not_take_stays_here() {
+        let stays = |function: &str, letter: u8| {
+            let text = format!(
+                "Module blas;\nDefine {function}(IN char trans, IN int n, INOUT double c[n][n]) \
+                 Calls \"FORTRAN\" {function}(trans, n, c);"
+            );
+            let routine = Routine::read(&text).expect("an interface");
+            let letter = Some(Scalar::Int(letter.into()));
+            routine.has_own_letter(&[letter, Some(Scalar::Int(1)), None])
+        };
+        assert!(!stays("zherk", b'C') && stays("zherk", b'T'));
+        assert!(!stays("csyr2k", b'T') && stays("csyr2k", b'C'));
+        assert!(!stays("dsyrk", b'C') && stays("dsyrk", b'R'));
     }
 
     #[test]

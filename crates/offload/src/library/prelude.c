@@ -99,13 +99,15 @@ static inline char letter(int constant) {
     }
 }
 
-/* The same matrix by rows is its transpose by columns. */
+/* The same matrix by rows is its transpose by columns. A routine that conjugates takes no 'T':
+   it stays what it is. */
 static inline char other(char letter, char transposed) {
     switch (letter) {
     case 'U': return 'L';
     case 'L': return 'U';
     case 'N': return transposed;
-    case 'T': case 'C': return 'N';
+    case 'T': return transposed == 'C' ? 'T' : 'N';
+    case 'C': return 'N';
     default: return 0;
     }
 }
