@@ -316,3 +316,24 @@ def test_threads_go_on_while_a_call_looks_for_another_server(start, tmp_path, pr
             assert goes_on(program, f"meta://{address.partition('//')[2]}", lose)
         finally:
             metaserver.kill()
+
+
+def test_a_server_at_a_terminal_rests_until_the_terminal_closes(nap_idl):
+    ours, theirs = os.openpty()
+    os.set_blocking(ours, False)
+    words = [FARCALL, "serve", nap_idl, "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=theirs, text=True) as server:
+        try:
+            address = server.stdout.readline().split()[-1]
+            with farcall.connect(address, timeout=30) as client:
+                assert client.call("nap", ms=1).slept == 1
+            said = b""
+            with contextlib.suppress(BlockingIOError):
+                said = os.read(ours, 1 << 16)
+            assert b"SIGHUP" not in said
+            server.send_signal(signal.SIGHUP)
+            assert server.wait(30) == 0
+        finally:
+            server.kill()
+            os.close(theirs)
+            os.close(ours)
