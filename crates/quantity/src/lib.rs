@@ -189,12 +189,23 @@ enum Given {
 /// # Errors
 /// The error says which form the text must have.
 pub fn bytes(text: &str) -> Result<u64, String> {
-    match read(text) {
-        Ok((value, Kind::Plain | Kind::Bytes)) if is_whole(value) => Ok(value as u64),
-        _ => Err(format!(
-            "`{text}` is not a size: write 65536, 64KB, 2MB or 1GB"
-        )),
+    let size = match read(text) {
+        Ok((value, Kind::Plain)) if is_whole(value) => Some(value as u64),
+        Ok((value, Kind::Bytes)) => whole_bytes(value),
+        _ => None,
+    };
+    size.ok_or_else(|| format!("`{text}` is not a size: write 65536, 64KB, 2MB or 1GB"))
+}
+
+/// The whole number that a product with a unit is, apart from its rounding: in floating point, 16.1
+/// times 1000 is not 16100.
+fn whole_bytes(value: f64) -> Option<u64> {
+    if is_whole(value) {
+        return Some(value as u64);
     }
+    let near = (value + 0.5) as u64 as f64;
+    let rounding = 2.0 * f64::EPSILON * value;
+    (is_whole(near) && near - value <= rounding && value - near <= rounding).then_some(near as u64)
 }
 
 /// Reads a time: `100ms`, `0.5s`, `20us`.
@@ -315,6 +326,10 @@ mod tests {
         assert_eq!(bytes("64KB"), Ok(64_000));
         assert_eq!(bytes("65536"), Ok(65_536));
         assert_eq!(bytes("1.5MB"), Ok(1_500_000));
+        // Their products are not whole numbers in floating point.
+        assert_eq!(bytes("16.1KB"), Ok(16_100));
+        assert_eq!(bytes("4.1MB"), Ok(4_100_000));
+        assert_eq!(bytes("2.01GB"), Ok(2_010_000_000));
         for wrong in [
             "",
             "KB",
@@ -322,6 +337,9 @@ mod tests {
             "1ms",
             "1GB/s",
             "0.5",
+            "0.5B",
+            "16.1001KB",
+            "1.1KiB",
             "99999999999999GB",
         ] {
             assert!(bytes(wrong).is_err(), "{wrong}");
