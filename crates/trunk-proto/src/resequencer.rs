@@ -37,6 +37,12 @@ pub(crate) enum Taken {
     OutOfWindow,
 }
 
+/// Bytes of a frame that is held. One without a body counts too, so that frames are held if and
+/// only if bytes are: the caller looks at the bytes.
+fn cost(frame: &Packed) -> usize {
+    frame.body.len().max(1)
+}
+
 #[derive(Debug)]
 struct HeldFrame {
     since: Nanos,
@@ -133,7 +139,7 @@ impl Resequencer {
         self.held.retain(|held, frame| {
             let sent = *held < number || frame.since >= echo;
             let keep = sent && *held >= next;
-            *bytes -= if keep { 0 } else { frame.frame.body.len() };
+            *bytes -= if keep { 0 } else { cost(&frame.frame) };
             keep
         });
         let refused = before - self.held.len();
@@ -151,7 +157,7 @@ impl Resequencer {
 
     fn refuse(&mut self, number: u64) {
         if let Some(held) = self.held.remove(&number) {
-            self.bytes -= held.frame.body.len();
+            self.bytes -= cost(&held.frame);
             self.refused += 1;
         }
     }
@@ -169,7 +175,7 @@ impl Resequencer {
         if number - self.next > WINDOW {
             return Taken::OutOfWindow;
         }
-        self.bytes += frame.body.len();
+        self.bytes += cost(frame);
         self.held.insert(
             number,
             HeldFrame {
@@ -219,7 +225,7 @@ impl Resequencer {
             return None;
         }
         let (_, held) = self.held.pop_first()?;
-        self.bytes -= held.frame.body.len();
+        self.bytes -= cost(&held.frame);
         self.skipped += number - self.next;
         self.next = number + 1;
         Some(held.frame)
@@ -370,6 +376,19 @@ mod tests {
         resequencer.push(5000, 0, &frame(5000));
         assert_eq!(drain(&mut resequencer, 0), []);
         assert_eq!((resequencer.held_frames(), resequencer.refused), (3, 2));
+    }
+
+    #[test]
+    fn frames_without_a_body_count_as_held() {
+        let mut resequencer = Resequencer::new(100);
+        let empty = Packed {
+            body: Bytes::new(),
+            ..frame(1)
+        };
+        assert_eq!(resequencer.push(1, 0, &empty), Taken::Held);
+        assert!(resequencer.held_bytes() > 0);
+        assert_eq!(resequencer.pop(FALLBACK, HOLD, false), Some(empty));
+        assert_eq!(resequencer.held_bytes(), 0);
     }
 
     #[test]
