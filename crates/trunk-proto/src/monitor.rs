@@ -93,7 +93,7 @@ impl Monitor {
         self.heard = now;
         self.take_delay(now.wrapping_sub(stamp).cast_signed());
         self.stamp = self.stamp.max(stamp);
-        if stamp >= self.beats[0] + interval * 3 / 4 {
+        if stamp >= self.beats[0].saturating_add(interval * 3 / 4) {
             self.beats.rotate_right(1);
             self.beats[0] = stamp;
         }
@@ -111,9 +111,9 @@ impl Monitor {
 
     /// Learns from the difference of both clocks at the arrival of a heartbeat.
     fn take_delay(&mut self, difference: i64) {
-        let least = self
-            .least
-            .map_or(difference, |least| (least + DRIFT).min(difference));
+        let least = self.least.map_or(difference, |least| {
+            least.saturating_add(DRIFT).min(difference)
+        });
         self.least = Some(least);
         let late = difference.wrapping_sub(least).cast_unsigned();
         self.late = late.max(self.late - self.late / FORGET);
@@ -135,7 +135,8 @@ impl Monitor {
     pub(crate) fn is_silent(&self, sibling: &Monitor, since: Nanos) -> bool {
         let last = self.stamp.max(since);
         let late = self.late.max(sibling.late);
-        let limit = (sibling.interval * 9 / 2).max((2 * FAST + 2 * late).min(MOST));
+        let patience = late.saturating_add(FAST).saturating_mul(2).min(MOST);
+        let limit = (sibling.interval * 9 / 2).max(patience);
         sibling.beats[BEATS - 1] > last
             && sibling.stamp.saturating_sub(last) >= limit
             && sibling.heard.saturating_sub(self.heard) >= limit * 3 / 4
@@ -197,6 +198,18 @@ mod tests {
         // But a dead link is found in any case.
         let stamps: Vec<Nanos> = (1..=25).map(|stamp| stamp * 10).collect();
         assert!(late(55).is_silent(&heard(&stamps), 0));
+    }
+
+    #[test]
+    fn a_heartbeat_may_have_any_time() {
+        let far = [0, 1, i64::MIN.cast_unsigned(), i64::MAX.cast_unsigned()];
+        for first in far {
+            let mut monitor = Monitor::new();
+            for difference in [first].into_iter().chain(far) {
+                monitor.heartbeat(MILLISECOND, MILLISECOND.wrapping_sub(difference), FAST);
+                assert!(!monitor.is_silent(&monitor.clone(), 0));
+            }
+        }
     }
 
     #[test]
