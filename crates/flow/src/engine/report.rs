@@ -2,6 +2,7 @@
 //! them. A deadlock names the ranks that wait and the lines they come from, as far as they are
 //! known.
 
+use crate::goal::ANY_TAG;
 use crate::solver::Violation;
 use std::fmt;
 
@@ -57,8 +58,12 @@ impl fmt::Display for Deadlock {
         for (source, destination, tag, count) in self.unreceived.iter().take(SHOWN) {
             write!(
                 f,
-                "\n  not received: {count} from rank {source} to rank {destination}, tag {tag}"
+                "\n  not received: {count} from rank {source} to rank {destination}, "
             )?;
+            match *tag {
+                ANY_TAG => f.write_str("any tag")?,
+                tag => write!(f, "tag {tag}")?,
+            }
         }
         let more = self.unreceived.len().saturating_sub(SHOWN);
         if more > 0 {

@@ -165,6 +165,18 @@ fn a_send_that_no_receive_matches_is_a_deadlock_only_if_it_waits() {
     assert!(error.contains("1 from rank 0 to rank 1, tag 1"), "{error}");
 }
 
+#[test]
+fn a_deadlock_says_that_a_message_matches_any_tag() {
+    let text = "num_ranks 2\nrank 0 {\nsend 1b to 1 tag -1\n}\nrank 1 {\n\
+                recv 1b from 1 tag 3\n}\n";
+    let error = run(text, HOSTS, "hypercrossbar:2").unwrap_err().to_string();
+    assert!(error.contains("rank 1 waits for rank 1, tag 3"), "{error}");
+    assert!(
+        error.contains("1 from rank 0 to rank 1, any tag"),
+        "{error}"
+    );
+}
+
 /// Every rank but 0 sends a byte to rank 0, which then sends a byte to each of them.
 fn linear_barrier(ranks: u32) -> String {
     let mut text = format!("num_ranks {ranks}\nrank 0 {{\nall: calc 0\n");
