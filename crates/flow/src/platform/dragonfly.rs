@@ -43,7 +43,8 @@ impl Dragonfly {
                  other groups only"
             ));
         }
-        let per_group = u64::from(routers) * (u64::from(routers - 1) + u64::from(global));
+        let router_links = u64::from(routers - 1) + u64::from(global);
+        let per_group = u64::from(routers).saturating_mul(router_links);
         let nodes = u64::from(routers).saturating_mul(u64::from(terminals));
         if per_group
             .saturating_add(nodes.saturating_mul(2))

@@ -211,6 +211,10 @@ fn errors_of_specifications_list_the_alternatives() {
         ("mesh:8x8,wrap=z", "dimensions are `xy`"),
         ("torus:100000x100000", "more than"),
         ("dragonfly:routers=2,global=1,groups=9", "other groups only"),
+        (
+            "dragonfly:groups=2,routers=4294967295,terminals=1,global=4294967295",
+            "too many links",
+        ),
         ("torus:4x4,ties=even,ties=even", "twice"),
         ("torus:4x4,devices=2", "belong together"),
         ("torus:4x4,devices=0,device-bandwidth=1", "devices=0"),
