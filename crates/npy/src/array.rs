@@ -139,7 +139,8 @@ impl Array {
             converted
         };
         let vector = self.shape.iter().filter(|length| **length > 1).count() < 2;
-        if vector || self.order == order {
+        // The axes of an array without elements can have any lengths.
+        if vector || self.order == order || bytes.is_empty() {
             return Ok(bytes);
         }
         Ok(transpose(&bytes, size, &self.shape, order))
@@ -307,6 +308,14 @@ mod tests {
         let columns = transpose(&bytes, 2, &[3, 4], Order::ColumnMajor);
         assert_eq!(columns[..6], [0, 1, 8, 9, 16, 17]);
         assert_eq!(transpose(&columns, 2, &[3, 4], Order::RowMajor), bytes);
+    }
+
+    #[test]
+    fn an_array_without_elements_has_any_shape() {
+        let shape = vec![1 << 40, 1 << 40, 0];
+        let array = Array::new(Type::Double, shape, Order::RowMajor, Vec::new()).unwrap();
+        let bytes = array.into_bytes(Type::Double, Order::ColumnMajor);
+        assert_eq!(bytes, Ok(Vec::new()));
     }
 
     #[test]
