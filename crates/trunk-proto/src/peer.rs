@@ -28,6 +28,8 @@ const HOLD_LONGEST: Nanos = 10 * MILLISECOND;
 pub(crate) const RESCUE: Nanos = 40 * MILLISECOND;
 /// The largest number of ranges that wait to be requested again.
 const GAPS: usize = 256;
+/// The largest number of sessions before the present one that are remembered.
+const SESSIONS: usize = 8;
 
 /// A path to a peer: from one of this node's links to one of the peer's.
 #[derive(Debug)]
@@ -93,8 +95,9 @@ impl Path {
 pub(crate) struct Peer {
     pub(crate) node: Mac,
     pub(crate) session: u32,
-    /// The session before this one.
-    pub(crate) former_session: u32,
+    /// The sessions before this one, the latest first, each with the counter of its newest control
+    /// message, or 0 if it had none.
+    former: VecDeque<(u32, u64)>,
     /// Whether it has answered this node's session.
     pub(crate) established: bool,
     /// A link was taken out recently. Until this time, its frames may come again over other links.
@@ -156,7 +159,7 @@ impl Peer {
         Peer {
             node,
             session,
-            former_session: 0,
+            former: VecDeque::new(),
             established: false,
             rescue_until: 0,
             candidate: None,
@@ -197,7 +200,10 @@ impl Peer {
         let resequencer = core::mem::replace(&mut self.resequencer, Resequencer::new(0));
         let (next, active_until) = (self.next, self.active_until);
         let reported = (self.refused_reported, self.next_report);
-        let former = self.session;
+        let mut former = core::mem::take(&mut self.former);
+        former.retain(|(other, _)| ![self.session, session].contains(other));
+        former.truncate(SESSIONS - 1);
+        former.push_front((self.session, self.counter));
         *self = Peer::new(self.node, session, 0, 0);
         self.queue = queue;
         self.resequencer = resequencer;
@@ -205,11 +211,18 @@ impl Peer {
         self.resequencer.restart(0);
         self.next = next;
         self.active_until = active_until;
-        self.former_session = former;
+        self.former = former;
         (self.refused_reported, self.next_report) = reported;
         for (link, path) in links {
             self.paths[link] = Some(path);
         }
+    }
+
+    /// The counter of the newest control message of a session before the present one, 0 before the
+    /// first. None if the peer is not known to have had this session.
+    pub(crate) fn former(&self, session: u32) -> Option<u64> {
+        let known = self.former.iter().find(|(former, _)| *former == session);
+        known.map(|(_, counter)| *counter)
     }
 
     /// Whether a control message with this counter is newer than all earlier ones on the link. All
@@ -432,6 +445,22 @@ mod tests {
             }
             assert!(!peer.is_fresh(2, first));
         }
+    }
+
+    #[test]
+    fn the_latest_sessions_are_remembered() {
+        let mut peer = peer(1);
+        for session in 2..20 {
+            assert!(peer.is_fresh(0, 100 + session));
+            peer.restart(session);
+        }
+        // The peer is in session 19.
+        let known: Vec<u32> = (0..30).filter(|one| peer.former(*one).is_some()).collect();
+        assert_eq!(known, [11, 12, 13, 14, 15, 16, 17, 18]);
+        assert_eq!(peer.former(18).map(|counter| counter as u32), Some(119));
+        // It goes back to session 18, without a message in session 19.
+        peer.restart(18);
+        assert_eq!((peer.former(18), peer.former(19)), (None, Some(0)));
     }
 
     #[test]

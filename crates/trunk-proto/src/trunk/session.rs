@@ -7,7 +7,7 @@ use crate::control::{Sender, Traits};
 use crate::event::ConflictKind;
 use crate::monitor::SLOW;
 use crate::peer::{Path, Peer, RESCUE, Urgency};
-use crate::{Event, Mac, Nanos, Reason};
+use crate::{Event, Mac, Nanos, Reason, extend};
 use alloc::vec::Vec;
 
 /// The most peers that can have the same address on a link. More than one is a conflict.
@@ -191,7 +191,12 @@ impl Trunk {
             }
             return true;
         }
-        if peer.former_session == sender.session {
+        if let Some(newest) = peer.former(sender.session) {
+            if newest > 0 && extend(sender.counter, newest) <= newest {
+                // Somebody replays a message of that session.
+                self.counters.unauthentic += 1;
+                return false;
+            }
             // A node never returns to an old session. So two nodes have this address.
             let kind = ConflictKind::PeerNode;
             self.note_conflict(now, link, sender.node, kind);

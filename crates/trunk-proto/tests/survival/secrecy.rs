@@ -115,6 +115,26 @@ fn replayed_frames_are_not_delivered() {
 }
 
 #[test]
+fn a_replayed_message_of_an_old_session_ends_no_peering() {
+    let mut network = settle(Network::with(79, TOPOLOGIES[0].1, Options::MAX_MIN));
+    let port = &network.hosts[1].ports[0];
+    let (source, old) = (port.address, port.sniffed_control.clone());
+    assert_ne!(old, port.sniffed_hello);
+    // The node has sent newer messages before it starts again.
+    network.run(2 * SECOND);
+    network.unplug(1);
+    network.run(SECOND);
+    network.add_impostor(1, 0, true);
+    network.run(4 * SECOND);
+    let before = network.hosts[0].trunk.status();
+    assert_eq!(before.peers[0].links[0].state, "up");
+    network.inject(0, 0, source, &old);
+    let after = network.hosts[0].trunk.status();
+    let refused = after.counters.unauthentic - before.counters.unauthentic;
+    assert_eq!((refused, after.peers), (1, before.peers));
+}
+
+#[test]
 fn a_bystander_reads_nothing() {
     let mut network = settle(Network::with(73, TOPOLOGIES[0].1, Options::MAX_MIN));
     let secret = b"a secret that is long enough to be found";
