@@ -185,6 +185,8 @@ impl Trunk {
             return false;
         }
         if peer.session == sender.session {
+            // The peer goes on, and takes only messages that answer its own session.
+            peer.candidate = None;
             if !peer.established {
                 peer.established = true;
                 self.event(Event::PeerFound { peer: sender.node });

@@ -4,7 +4,7 @@
 use crate::network::{FORGED, MILLISECOND, Network, SECOND};
 use crate::{TOPOLOGIES, settle};
 use bytes::Bytes;
-use farcall_trunk_proto::{Event, Shim};
+use farcall_trunk_proto::{Event, Message, SHIM_BYTES, Shim};
 
 /// Payload bytes a second of the stream that must go on, which needs both links, and the frames of
 /// a second.
@@ -129,6 +129,29 @@ fn forged_numbers_of_a_link_are_taken_back() {
     let status = network.hosts[0].trunk.status();
     let lost = status.peers[0].links[0].lost - before;
     assert!((50..300).contains(&lost), "{lost} lost, {status:?}");
+}
+
+#[test]
+fn a_forged_hello_ends_no_peering() {
+    let mut network = settle(Network::keyless(54, TOPOLOGIES[0].1));
+    let port = &network.hosts[1].ports[0];
+    let (source, hello) = (port.address, port.sniffed_hello.clone());
+    let (header, message) = hello.split_at(SHIM_BYTES);
+    let Ok(Message::Hello(mut sender, announced)) = Message::decode(message) else {
+        panic!("{message:?} is no hello");
+    };
+    // Of a session that the node never has.
+    sender.session = sender.session.wrapping_add(1).max(1);
+    let forged = Message::Hello(sender, announced).encode();
+    network.inject(0, 0, source, &[header, &forged].concat().into());
+    network.run(20 * SECOND);
+    for host in &network.hosts {
+        let peers = host.trunk.status().peers;
+        let states = peers.iter().map(|peer| peer.links[0].state);
+        assert_eq!(states.collect::<Vec<_>>(), ["up"], "{peers:?}");
+        let lost = |event: &Event| matches!(event, Event::PeerLost { .. });
+        assert!(!host.events.iter().any(|(_, event)| lost(event)));
+    }
 }
 
 #[test]
