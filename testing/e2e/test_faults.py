@@ -325,8 +325,7 @@ def test_a_server_at_a_terminal_rests_until_the_terminal_closes(nap_idl):
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=theirs, text=True) as server:
         try:
             address = server.stdout.readline().split()[-1]
-            with farcall.connect(address, timeout=30) as client:
-                assert client.call("nap", ms=1).slept == 1
+            assert farcall.connect(address, timeout=30).call("nap", ms=1).slept == 1
             said = b""
             with contextlib.suppress(BlockingIOError):
                 said = os.read(ours, 1 << 16)
