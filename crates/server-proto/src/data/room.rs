@@ -47,9 +47,17 @@ pub(crate) fn leaves_turns(data: &Data, cx: &Context, bytes: u64, uses: &[Use]) 
     if uses.is_empty() || has(Flaw::TakesTooMany) {
         return true;
     }
+    // An array that a call uses twice is in memory once.
     let arrays = |uses: &[Use]| -> u64 {
-        let known = uses.iter().filter_map(|wanted| data.arrays.get(wanted.id));
-        known.map(|array| of_array(array.bytes)).sum()
+        let is_first = |(index, wanted): &(usize, &Use)| {
+            let mut before = uses[..*index].iter();
+            !before.any(|other| other.id == wanted.id)
+        };
+        let each = uses.iter().enumerate().filter(is_first);
+        let known = each.filter_map(|(_, wanted)| data.arrays.get(wanted.id));
+        known.fold(0, |sum: u64, array| {
+            sum.saturating_add(of_array(array.bytes))
+        })
     };
     let waits = |call: &&ActiveCall| !call.uses.is_empty() && call.memory.data.is_empty();
     let mut waiting = cx.calls.values().filter(waits).peekable();
@@ -61,7 +69,7 @@ pub(crate) fn leaves_turns(data: &Data, cx: &Context, bytes: u64, uses: &[Use]) 
         let buffer = call.memory.buffer.map_or(0, |key| cx.memory.bytes(key));
         (buffers + buffer, most.max(arrays(&call.uses)))
     });
-    cx.memory.shared() + buffers + most <= cx.memory.limit()
+    (cx.memory.shared() + buffers).saturating_add(most) <= cx.memory.limit()
 }
 
 /// Lets arrays make way for a request of this many bytes. Says whether one has left memory at

@@ -495,6 +495,8 @@ fn calls_do_not_take_the_memory_for_an_array_that_one_of_them_waits_for() {
     assert!(!leaves(&engine, most, &uses));
     assert!(leaves(&engine, most, &[]), "it waits for no array");
     assert!(leaves(&engine, most / 2, &uses));
+    let often = uses.repeat(1 << 17);
+    assert!(leaves(&engine, most / 2, &often), "it is one array");
     engine.cx.calls[waiting].memory.data = vec![MemoryKey::NONE];
     assert!(leaves(&engine, most, &uses), "the other one has its array");
 }
