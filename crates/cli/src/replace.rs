@@ -51,6 +51,12 @@ fn draft(path: &Path) -> io::Result<Option<(NamedTempFile, PathBuf)>> {
         return Ok(None);
     };
     if let Some(old) = old {
+        let made = draft.as_file().metadata()?;
+        // With another group, those who may read the file would be others. And what is on another
+        // file system than its folder, such as the one file that a container is given, stays there.
+        if (made.gid(), made.dev()) != (old.gid(), old.dev()) {
+            return Ok(None);
+        }
         draft.as_file().set_permissions(old.permissions())?;
     }
     Ok(Some((draft, place)))
@@ -77,6 +83,22 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"second");
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o640);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_keeps_its_group() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        fs::write(&path, "older").unwrap();
+        let other = fs::metadata(&path).unwrap().gid() + 1;
+        if std::os::unix::fs::chown(&path, None, Some(other)).is_err() {
+            println!("skipped: only root can give a file to any group");
+            return;
+        }
+        file(&path, |out| out.write_all(b"new")).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
+        assert_eq!(fs::metadata(&path).unwrap().gid(), other);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
