@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 /// The most gang jobs that are remembered as lost.
@@ -48,12 +48,18 @@ impl Journal {
         let mut options = File::options();
         options.read(true).append(true).create(true).mode(0o600);
         let mut file = options.open(&path)?;
+        // It may use the same name in another network namespace.
+        let in_use = || io::Error::other(format!("another daemon uses {}", path.display()));
         let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
         locked.map_err(|error| match error {
-            // It may use the same name in another network namespace.
-            Errno::AGAIN => io::Error::other(format!("another daemon uses {}", path.display())),
+            Errno::AGAIN => in_use(),
             other => other.into(),
         })?;
+        // Who writes a journal anew gives up the lock of the file before.
+        let own = file.metadata()?.ino();
+        if !fs::metadata(&path).is_ok_and(|found| found.ino() == own) {
+            return Err(in_use());
+        }
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         // The next line would become a part of one that a crash has cut.

@@ -581,9 +581,11 @@ impl Daemon {
                 break;
             }
             let left = end.saturating_duration_since(Instant::now());
-            let ready = self.wait(left.min(Duration::from_millis(50)));
-            for source in ready.unwrap_or_default() {
-                self.handle(source);
+            let pause = left.min(Duration::from_millis(50));
+            match self.wait(pause) {
+                Ok(ready) => ready.into_iter().for_each(|source| self.handle(source)),
+                // It may be why the daemon ends. Its processes need the time that is left.
+                Err(_) => std::thread::sleep(pause),
             }
         }
         for id in self.daemons() {
