@@ -242,11 +242,12 @@ impl Context {
             self.clients.note_holding(key);
             return self.clients.note_starved(starved);
         }
-        // The rest of an arriving call follows on the same connection, and so does the answer to a
-        // callback.
-        if self.clients.is_receiving(key, &self.calls) || self.may_call_back(key) {
+        // The rest of an arriving call follows on the same connection, and so does what a call asks
+        // its client for.
+        if self.clients.is_receiving(key, &self.calls) || self.may_ask(key) {
             let text = "the server's memory is in use, and an earlier call on this connection is \
-                        still arriving or may call back; try again when that call has ended";
+                        still arriving, may call back, or works on files of its caller; try again \
+                        when that call has ended";
             let failure = Failure::new(FailureKind::Busy, text);
             return self.refuse(key, offered.id, &failure);
         }
@@ -254,7 +255,18 @@ impl Context {
         self.clients.note_starved(starved);
     }
 
-    /// Whether a call of a connection may ask its client for something.
+    /// Whether a call of a connection may ask its client for something: a callback, or a part of a
+    /// file.
+    fn may_ask(&self, key: ConnectionKey) -> bool {
+        let mut calls = self.clients[key].calls.values();
+        let moves_files = calls.any(|key| {
+            let function = self.functions.get(self.calls[*key].function);
+            function.is_ok_and(|function| function.interface.moves_files())
+        });
+        moves_files || self.may_call_back(key)
+    }
+
+    /// Whether a call of a connection may call back.
     pub(crate) fn may_call_back(&self, key: ConnectionKey) -> bool {
         let mut calls = self.clients[key].calls.values();
         calls.any(|key| self.calls_back(&self.calls[*key]))

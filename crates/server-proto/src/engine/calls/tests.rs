@@ -5,7 +5,7 @@ use super::*;
 use crate::Settings;
 use crate::arrays::{Turn, Use, leaving};
 use crate::call::ActiveCall;
-use crate::connection::Connection;
+use crate::connection::{Connection, Offer};
 use crate::data::room;
 use crate::event::{Accepted, Event, Now, Ready};
 use crate::keys::WorkerKey;
@@ -398,6 +398,16 @@ fn of_two_calls_that_wait_for_memory_one_fails_and_the_other_one_gets_it() {
 fn who_wants_a_part_of_an_array_is_no_older_than_its_request() {
     let (mut engine, _) = ready();
     let id = array_on_disk(&mut engine);
+    let client = client(&mut engine);
+    let (offset, bytes) = (800, 1600);
+    let part = ArrayPart { id, offset, bytes };
+    engine.data.get_part(&mut engine.cx, client, 5, part);
+    let waiting = engine.cx.clients[client].calls[&5];
+    assert_eq!(engine.cx.calls[waiting].times.accepted, NOW.nanos);
+}
+
+/// A client that has connected.
+fn client(engine: &mut Engine) -> ConnectionKey {
     let accepted = Accepted {
         peer: "test".into(),
         user: user(),
@@ -408,12 +418,31 @@ fn who_wants_a_part_of_an_array_is_no_older_than_its_request() {
         ways: None,
     };
     let client = Connection::new(accepted, Limits::default(), Hello::new("test"), 0);
-    let client = engine.cx.clients.insert(client);
-    let (offset, bytes) = (800, 1600);
-    let part = ArrayPart { id, offset, bytes };
-    engine.data.get_part(&mut engine.cx, client, 5, part);
-    let waiting = engine.cx.clients[client].calls[&5];
-    assert_eq!(engine.cx.calls[waiting].times.accepted, NOW.nanos);
+    engine.cx.clients.insert(client)
+}
+
+/// The server reads nothing from a connection that waits, also not the rest of a file.
+#[test]
+fn no_connection_waits_for_memory_while_one_of_its_calls_works_on_files() {
+    let text = "Module m; Library \"libc.so.6\"; Define scan(IN filename f) Calls \"C\" scan(f);";
+    let document = parse_document(text).document;
+    let mut engine = Engine::new(Settings::simple(true), [&document], Vec::new(), NOW);
+    let client = client(&mut engine);
+    let (number, function) = engine.cx.functions.describe("scan").unwrap();
+    let scalars = [Some(Scalar::Text("data".into()))];
+    let layout = function.interface.layout(&scalars, &[]).unwrap();
+    let mut scan = ActiveCall::new(user(), Some((client, 3)), number, Vec::new(), layout);
+    scan.enter(State::Queued);
+    let scan = engine.cx.calls.insert(scan);
+    let waits = |engine: &mut Engine, id| {
+        let offer = Offer::Call(call_of(number, Vec::new()));
+        engine.cx.await_room(client, offer.came(id, 0), 8000);
+        engine.cx.clients[client].waiting.is_some()
+    };
+    engine.cx.clients[client].calls.insert(3, scan);
+    assert!(!waits(&mut engine, 4), "it is refused");
+    engine.cx.clients[client].calls.remove(&3);
+    assert!(waits(&mut engine, 5));
 }
 
 /// A call that has arrived and uses these arrays.
