@@ -36,7 +36,7 @@ test-rust: setup
 	$(bounded) 20m cargo build --locked --workspace --lib --bins --examples --tests
 	@# Else the first test that syncs a file waits until all of this is on the disk.
 	sync
-	FARCALL_BUILT=$(CURDIR)/target/debug $(bounded) 15m .venv/bin/cargo-nextest nextest run \
+	FARCALL_BUILT="$(CURDIR)/target/debug" $(bounded) 15m .venv/bin/cargo-nextest nextest run \
 	    --locked --workspace --test-threads $$((2 * $$(nproc)))
 	$(bounded) 10m cargo test --locked --workspace --doc
 	RUSTFLAGS="--cfg loom" $(bounded) 10m cargo test --locked \
