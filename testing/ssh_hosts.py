@@ -89,13 +89,17 @@ class Site:
 
     def remove(self):
         """Ends everything."""
-        if self.sshd is not None:
-            stop(self.sshd)
-        for pid in self.servers():
-            os.kill(pid, signal.SIGTERM)
-        wait_until(lambda: not self.servers())
-        for space in [self.near, self.far]:
-            subprocess.run(["ip", "netns", "delete", space], check=False, capture_output=True)
+        try:
+            if self.sshd is not None:
+                stop(self.sshd)
+            for pid in self.servers():
+                # It may have ended meanwhile, as one without clients does.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
+            wait_until(lambda: not self.servers())
+        finally:
+            for space in [self.near, self.far]:
+                subprocess.run(["ip", "netns", "delete", space], check=False, capture_output=True)
 
     def servers(self):
         """The servers that were started for `ssh://`."""
