@@ -1,10 +1,11 @@
 """Gang daemons for tests, and their commands."""
 
+import contextlib
 import json
 import os
 import subprocess
 
-from servers import FARCALL, wait_until
+from servers import FARCALL, stop, wait_until
 
 # Programs of MPI whose messages go over channels.
 MPI = ("--network", "farcall")
@@ -18,11 +19,16 @@ class Gang:
         self.control = f"@farcall-{name}-{os.getpid()}"
         self.program = program
         self.daemons = []
+        with self.ended_by_a_failure():
+            self.start_daemons(nodes, options)
+
+    def start_daemons(self, nodes, options):
         parent = ()
         for node in "abcdefgh"[:nodes]:
             control = self.control if node == "a" else f"{self.control}-{node}"
-            words = [program, "gang", "daemon", "--listen", "127.0.0.1:0", "--control", control]
-            words += ["--node", node, "--slots", str(slots), "--slice", "20ms", *options, *parent]
+            words = [self.program, "gang", "daemon", "--listen", "127.0.0.1:0"]
+            words += ["--control", control, "--node", node, "--slots", str(self.slots)]
+            words += ["--slice", "20ms", *options, *parent]
             daemon = subprocess.Popen(
                 words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
             )
@@ -33,14 +39,28 @@ class Gang:
 
     def __enter__(self):
         if len(self.daemons) > 1:
-            wait_until(self.has_all_nodes, what="all nodes")
+            with self.ended_by_a_failure():
+                wait_until(self.has_all_nodes, what="all nodes")
         return self
 
     def __exit__(self, *_):
-        for daemon in reversed(self.daemons):
-            daemon.terminate()
-            daemon.wait(10)
-            daemon.stdout.close()
+        self.end()
+
+    def end(self):
+        """Ends the daemons, the last first, and all of them also if one does not end in time."""
+        with contextlib.ExitStack() as ends:
+            for daemon in self.daemons:
+                ends.callback(daemon.stdout.close)
+                ends.callback(stop, daemon, 10)
+
+    @contextlib.contextmanager
+    def ended_by_a_failure(self):
+        """Ends the daemons if the block fails: nobody else would."""
+        try:
+            yield
+        except BaseException:
+            self.end()
+            raise
 
     def command(self, verb, *words):
         return [self.program, "gang", verb, "--control", self.control, *words]
@@ -62,8 +82,10 @@ class Gang:
 
     def has_all_nodes(self):
         with self.start(self.slots * len(self.daemons), "sleep", "1000") as front:
-            job = wait_until(self.rows, what="the job")[0]
-            front.kill()
+            try:
+                job = wait_until(self.rows, what="the job")[0]
+            finally:
+                front.kill()
         wait_until(lambda: not self.rows(), what="its end")
         return len(job["nodes"]) == len(self.daemons)
 
