@@ -143,7 +143,7 @@ class ServerProcess:
         self.addresses = line.removeprefix("listening on ").split()
         self.address = self.addresses[0]
 
-    def _first_line(self, seconds=20.0):
+    def _first_line(self, seconds=60.0):
         lines = queue.Queue()
         reader = threading.Thread(
             target=lambda: lines.put(self.process.stdout.readline()), daemon=True
@@ -234,12 +234,15 @@ def up_local(idl):
     process = subprocess.Popen(
         [FARCALL, *words, "--pes", "1"], stdout=subprocess.PIPE, text=True, cwd=idl.parent
     )
-    address = process.stdout.readline().strip().removeprefix("listening on ")
-    for _ in range(3):
-        process.stdout.readline()
-    yield address
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=10) == 0
+    try:
+        address = process.stdout.readline().strip().removeprefix("listening on ")
+        for _ in range(3):
+            process.stdout.readline()
+        yield address
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=10) == 0
+    finally:
+        stop(process, 10)
 
 
 @pytest.fixture(scope="session")
@@ -261,16 +264,15 @@ def server(library_server):
 @pytest.fixture
 def start():
     """Starts servers that end with the test."""
-    servers = []
+    # One that does not end in time leaves no other behind.
+    with contextlib.ExitStack() as servers:
 
-    def start(*idl, **options):
-        servers.append(ServerProcess(*idl, **options))
-        return servers[-1]
+        def start(*idl, **options):
+            server = ServerProcess(*idl, **options)
+            servers.callback(server.stop)
+            return server
 
-    yield start
-    for server in servers:
-        if server.process.poll() is None:
-            server.stop()
+        yield start
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from farcall import _sweep
 from farcall._sweep import Sweep
-from servers import FARCALL, FAULTS, LIBRARIES, metaserver, up_local, wait_until
+from servers import FARCALL, FAULTS, LIBRARIES, metaserver, stop, up_local, wait_until
 
 STEPS = f"""\
 Module test;
@@ -33,12 +33,13 @@ def cluster(tmp_path):
         stdout=subprocess.PIPE,
         text=True,
     )
-    lines = [process.stdout.readline().split()[-1] for _ in range(4)]
-    address = lines[0].replace("farcall://", "meta://")
-    wait_until(lambda: have_joined(address) == 3, what="all servers")
-    yield address, lines[1:]
-    process.terminate()
-    process.wait(10)
+    try:
+        lines = [process.stdout.readline().split()[-1] for _ in range(4)]
+        address = lines[0].replace("farcall://", "meta://")
+        wait_until(lambda: have_joined(address) == 3, what="all servers")
+        yield address, lines[1:]
+    finally:
+        stop(process, 10)
 
 
 def test_a_sweep_gives_results_in_order_from_all_servers(cluster):
