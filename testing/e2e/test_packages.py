@@ -49,7 +49,7 @@ def fresh(tmp_path):
     made.close()
 
 
-def host(words, **environment):
+def host(words, umask=-1, **environment):
     ran = subprocess.run(
         list(map(str, words)),
         capture_output=True,
@@ -57,6 +57,7 @@ def host(words, **environment):
         timeout=300,
         check=False,
         cwd=ROOT,
+        umask=umask,
         env=os.environ | environment,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -69,7 +70,8 @@ def package():
     if shutil.which("dpkg-deb") is None:
         pytest.skip("dpkg-deb is missing: this is not Debian")
     fast = {"DPKG_DEB_COMPRESSOR_TYPE": "gzip", "DPKG_DEB_COMPRESSOR_LEVEL": "1"}
-    return ROOT / host([ROOT / "scripts" / "deb"], **fast).strip()
+    # The files of a user with this mask are closed to all others.
+    return ROOT / host([ROOT / "scripts" / "deb"], umask=0o077, **fast).strip()
 
 
 def test_the_debian_package_is_installed_calls_and_leaves_nothing(fresh, package, tmp_path):
@@ -101,6 +103,7 @@ def test_the_debian_package_is_installed_calls_and_leaves_nothing(fresh, package
         "usr/share/man/man1/farcall-serve.1.gz",
     ]:
         assert path in added, sorted(added)
+    assert [path for path in added if not (fresh.root / path).lstat().st_mode & 0o004] == []
     unit = (fresh.root / "usr/lib/systemd/system/farcall.service").read_text()
     assert "/usr/local" not in unit
     assert "ExecStart=/usr/bin/farcall serve" in unit
