@@ -89,7 +89,8 @@ def test_durable_calls_and_the_command_say_it_too(start, nap_idl, tmp_path):
     server = start(nap_idl, "--workers", "1", "--state", tmp_path / "state")
     nap = server.connect().function("nap")
     nap(300)
-    jobs = [nap.submit(1500) for _ in range(3)]
+    # The first one runs until it is cancelled, however long the commands below take.
+    jobs = [nap.submit(ms) for ms in (60_000, 1, 1)]
     wait_until(lambda: jobs[0].status.state == "running", 10, "the first call runs")
     status = jobs[2].status
     assert status.call.phase == "waiting"
@@ -106,7 +107,8 @@ def test_durable_calls_and_the_command_say_it_too(start, nap_idl, tmp_path):
     starts = calls[-1]["starts"]
     assert 0 <= starts["low_s"] <= starts["likely_s"] <= starts["high_s"]
 
-    for job in jobs:
+    assert jobs[0].cancel().state == "cancelled"
+    for job in jobs[1:]:
         job.fetch()
     assert jobs[2].status.call is None
     with pytest.raises(farcall.Error, match="there is no durable call"):
@@ -123,6 +125,6 @@ def test_c_asks_too(start, nap_idl, tmp_path):
     waits = "is next, and waits for 1 processor element; 0 are free"
     assert told.returncode == 0, told.stdout
     assert told.stdout.splitlines() == [f"2 {waits}", "5 has ended"]
-    jobs = [nap.submit(1500) for _ in range(2)]
+    jobs = [nap.submit(ms) for ms in (60_000, 1)]
     wait_until(lambda: jobs[0].status.state == "running", 10, "the first call runs")
     assert run(program, server.address, jobs[1].id).stdout.strip() == f"2 {waits}"
