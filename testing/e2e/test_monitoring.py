@@ -123,14 +123,16 @@ def test_servers_export_every_metric_that_is_named(start):
     addresses = [free_address(), free_address()]
     words = [FARCALL, "meta", "--listen", "127.0.0.1:0", "--metrics", addresses[0]]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
-        meta = process.stdout.readline().split()[-1]
-        options = ["--metaserver", meta, "--metrics", addresses[1]]
-        server = start(LIBRARIES / "bench.idl", options=options)
-        client = farcall.connect("meta://" + meta.removeprefix("farcall://"))
-        wait_until(lambda: known(client, "bench/null"))
-        server.connect().function("bench/null")(1)
-        names = set.union(*map(exported, addresses))
-        assert stop(process) == 0
+        try:
+            meta = process.stdout.readline().split()[-1]
+            options = ["--metaserver", meta, "--metrics", addresses[1]]
+            server = start(LIBRARIES / "bench.idl", options=options)
+            client = farcall.connect("meta://" + meta.removeprefix("farcall://"))
+            wait_until(lambda: known(client, "bench/null"))
+            server.connect().function("bench/null")(1)
+            names = set.union(*map(exported, addresses))
+        finally:
+            assert stop(process) == 0
     rules = RULES.read_text()
     recorded = set(re.findall(r"record: (\S+)", rules))
     texts = [*re.findall(r"expr: (?:>-\n)?((?:.|\n(?! *[a-z]+:))*)", rules), *expressions()]
