@@ -222,6 +222,8 @@ fn a_killed_daemon_takes_its_jobs_along() {
     let mut daemon = Node::start(&["--slice", "20ms"]);
     let folder = groups_of(&daemon);
     let word = format!("31{}", daemon.id());
+    // Command lines of other programs may contain the number.
+    let asleep = format!("sleep\0{word}\0");
     let mut script = format!("exec sleep {word}");
     if folder.is_some() {
         // A process that has left its process group is still in the control group.
@@ -230,11 +232,11 @@ fn a_killed_daemon_takes_its_jobs_along() {
         println!("no control groups: what leaves its element is not looked for");
     }
     let job = daemon.submit(&["-n", "2", "--tree", "--", "sh", "-c", &script]);
-    wait_until("it runs", || processes(&format!("sleep\0{word}")) >= 2);
+    wait_until("it runs", || processes(&asleep) >= 2);
     daemon.kill();
     let output = job.wait_with_output().expect("the front end ends");
     assert_eq!(output.status.code(), Some(125));
-    wait_until("no process is left", || processes(&word) == 0);
+    wait_until("no process is left", || processes(&asleep) == 0);
     wait_until("no group is left", || {
         folder.as_ref().is_none_or(|folder| !folder.exists())
     });
