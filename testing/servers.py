@@ -194,16 +194,17 @@ class ServerProcess:
 
 def children(pid):
     """The ids of the children of a process."""
-    lists = pathlib.Path(f"/proc/{pid}/task").glob("*/children")
-    return sorted(int(child) for each in lists for child in each.read_text().split())
+    found = []
+    for each in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+        # The thread may have ended meanwhile.
+        with contextlib.suppress(OSError):
+            found += map(int, each.read_text().split())
+    return sorted(found)
 
 
 def worker_in(pid):
     """The process that calls functions: the only child of the keeper of a worker's processes."""
-    try:
-        return next(iter(children(pid)), pid)
-    except OSError:
-        return pid
+    return next(iter(children(pid)), pid)
 
 
 def resident_bytes(pid="self"):

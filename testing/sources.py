@@ -147,7 +147,11 @@ def connectors(process):
     """The connectors of a server."""
 
     def is_one(pid):
-        words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        try:
+            words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            # It has ended meanwhile.
+            return False
         return b"farcall._connector" in words
 
     return [pid for pid in children(process.pid) if is_one(pid)]
