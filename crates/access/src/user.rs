@@ -60,7 +60,7 @@ mod tests {
         let look = move || {
             // Only children of this thread are in the new namespace.
             if let Err(error) = unshare(CloneFlags::CLONE_NEWPID) {
-                eprintln!("skipped: {error}");
+                eprintln!("SKIPPED: {error}");
                 return;
             }
             let expected = format!("uid:{}", rustix::process::getuid().as_raw());

@@ -306,13 +306,13 @@ mod tests {
     fn a_process_can_be_made_in_a_group_of_version_2() {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
         let Some(root) = mounted(&mounts, "cgroup2", None) else {
-            eprintln!("skipped: this system has no control groups of version 2");
+            eprintln!("SKIPPED: this system has no control groups of version 2");
             return;
         };
         let (name, mut join) = (new_name(), Join::default());
         let folder = root.join(&name);
         if let Err(error) = fs::create_dir(&folder) {
-            eprintln!("skipped: {}: {error}", folder.display());
+            eprintln!("SKIPPED: {}: {error}", folder.display());
             return;
         }
         let group = Group {

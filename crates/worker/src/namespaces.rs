@@ -607,7 +607,7 @@ pub(crate) mod tests {
     fn the_first_process_of_a_namespace_takes_all_others_with_it() {
         let (namespaces, refused) = Namespaces::available();
         if !namespaces.processes {
-            eprintln!("skipped: {refused:?}");
+            eprintln!("SKIPPED: {refused:?}");
             return;
         }
         // The pipe closes only when the last process that has it is gone.

@@ -193,7 +193,7 @@ fn groups_of(daemon: &Node) -> Option<PathBuf> {
 fn a_killed_daemon_takes_processes_along_that_wait_for_their_first_slice() {
     let mut daemon = Node::start(&["--slice", "1000s", "--slots", "1"]);
     let Some(folder) = groups_of(&daemon) else {
-        println!("no control groups: skipped");
+        println!("SKIPPED: there are no control groups");
         return;
     };
     let first = daemon.submit(&["-n", "1", "--", "sleep", "1000"]);
@@ -342,7 +342,7 @@ fn prometheus_reads_metrics() {
 fn users_are_kept_apart() {
     // SAFETY: a plain system call.
     if unsafe { libc::getuid() } != 0 {
-        println!("skipped: only a daemon of root has jobs of several users");
+        println!("SKIPPED: only a daemon of root has jobs of several users");
         return;
     }
     let nobody = 65_534;

@@ -20,7 +20,7 @@ fn is_root() -> bool {
     // SAFETY: a plain system call.
     let is_root = unsafe { libc::getuid() } == 0;
     if !is_root {
-        println!("skipped: only root has processes of several users");
+        println!("SKIPPED: only root has processes of several users");
     }
     is_root
 }

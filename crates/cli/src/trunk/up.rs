@@ -296,7 +296,7 @@ mod tests {
         std::fs::write(&path, "0123456789abcdef\n").unwrap();
         allow(&path, 0o600);
         if std::os::unix::fs::chown(&path, Some(65_534), None).is_err() {
-            println!("skipped: only root can give a file away");
+            println!("SKIPPED: only root can give a file away");
             return;
         }
         let told = format!("{:?}", key(&path).unwrap_err());
