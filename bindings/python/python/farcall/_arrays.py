@@ -108,7 +108,8 @@ def rounded(value: Any, array: npt.NDArray[Any], dtype: npt.DTypeLike) -> str | 
     if array.dtype.kind not in "fc" or not (np.abs(array) >= 1 << real.nmant + 1).any():
         return None
     numbers = np.asarray(value, dtype=object)
-    large = (number for number in numbers.flat if isinstance(number, int))
+    # A NumPy integer is no `int`.
+    large = (int(number) for number in numbers.flat if isinstance(number, int | np.integer))
     lost = (number for number in large if int(real.dtype.type(number)) != number)
     return next(map(str, lost), None)
 
