@@ -16,7 +16,7 @@ use crate::notebook;
 use crate::origin::Origin;
 use crate::reservation::{self, Elements, Rate, Reservation};
 use crate::result::Results;
-use crate::server::{Server, seconds};
+use crate::server::{Server, seconds, take_interrupt};
 use crate::source::Receipt;
 use crate::times::Times;
 use crate::{callback, error, trace, transaction};
@@ -102,27 +102,32 @@ impl Function {
     fn everywhere(
         &self,
         py: Python<'_>,
-    ) -> Vec<(farcall_client::Server, farcall_client::Function)> {
-        let mut found = self.reached(py);
+    ) -> PyResult<Vec<(farcall_client::Server, farcall_client::Function)>> {
+        let mut found = self.reached(py)?;
         if found.is_empty() {
             found.push((self.client.server().clone(), self.client.clone()));
         }
-        found
+        Ok(found)
     }
 
     /// The servers that have the function and can be reached, and the function of each.
-    fn reached(&self, py: Python<'_>) -> Vec<(farcall_client::Server, farcall_client::Function)> {
+    fn reached(
+        &self,
+        py: Python<'_>,
+    ) -> PyResult<Vec<(farcall_client::Server, farcall_client::Function)>> {
         // The arguments are for this interface, and a server may have another one by now.
         let is_same = |function: &farcall_client::Function| function.text() == self.client.text();
         let at = |server: farcall_client::Server| {
             let function = server.function(&self.name).ok().filter(is_same)?;
             Some((server, function.with_output(self.client.output().cloned())))
         };
-        py.detach(|| match self.client.reservation() {
+        let found: Vec<_> = py.detach(|| match self.client.reservation() {
             // All calls of a reservation go to one server.
             Some(_) => Vec::new(),
             None => self.client.servers().into_iter().filter_map(at).collect(),
-        })
+        });
+        // A server that Ctrl-C kept from answering counts as one that cannot be reached.
+        take_interrupt().map_or(Ok(found), Err)
     }
 
     /// Servers by their addresses.
@@ -483,7 +488,7 @@ impl Function {
                 "a transaction records its calls: call the function in a loop instead of `map`";
             return Err(error::arguments(py, &this.name, text));
         }
-        let functions = this.placed(this.everywhere(py));
+        let functions = this.placed(this.everywhere(py)?);
         let empty = PyDict::new(py);
         let fixed = fixed.unwrap_or(&empty);
         let sweep = py.import("farcall._sweep")?.getattr("Sweep")?;
@@ -494,14 +499,14 @@ impl Function {
     }
 
     /// The addresses of the servers that can be reached now, and the function of each.
-    fn _reached(&self, py: Python<'_>) -> Vec<(String, Function)> {
-        self.placed(self.reached(py))
+    fn _reached(&self, py: Python<'_>) -> PyResult<Vec<(String, Function)>> {
+        Ok(self.placed(self.reached(py)?))
     }
 
     /// The servers that have the function, and the function of each.
     fn _everywhere(&self, py: Python<'_>) -> PyResult<Vec<(Server, Function)>> {
         self.origin.check(py)?;
-        let found = self.everywhere(py).into_iter();
+        let found = self.everywhere(py)?.into_iter();
         let pair = |(server, client): (farcall_client::Server, farcall_client::Function)| {
             let server = Server::new(server, self.origin.clone());
             (server, Function::new(client, self.origin.clone()))
