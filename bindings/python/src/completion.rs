@@ -52,7 +52,10 @@ fn completions(py: Python<'_>) -> PyResult<Arc<Completions>> {
     let stopped = completions.clone();
     // A thread that asks for the interpreter after its end would end the process.
     let stop = PyCFunction::new_closure(py, None, None, move |arguments, _| {
-        arguments.py().detach(|| stopped.stop());
+        // A forked child runs this too when it ends, and does not have the thread.
+        if std::process::id() == process {
+            arguments.py().detach(|| stopped.stop());
+        }
     })?;
     py.import("atexit")?.call_method1("register", (stop,))?;
     Ok(completions)

@@ -351,6 +351,30 @@ def test_a_forked_child_awaits_on_its_own(napping):
     assert os.waitpid(child, 0)[1] == 0
 
 
+ENDS = """
+import asyncio, atexit, os, sys
+import farcall
+
+nap = farcall.connect(sys.argv[1]).function("nap")
+
+async def one():
+    return (await nap.call_async(1)).slept
+
+assert asyncio.run(one()) == 1
+child = os.fork()
+if child == 0:
+    atexit._run_exitfuncs()
+    os._exit(0)
+print(os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_forked_child_ends_without_the_thread_of_its_parent(napping):
+    words = [sys.executable, "-W", "ignore", "-c", ENDS, napping.address]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.stdout, ran.stderr) == ("0\n", "")
+
+
 THREADLESS = """
 import resource, sys, threading
 import farcall
