@@ -94,6 +94,18 @@ def test_what_cannot_be_fetched_says_why(start, state, nap_idl):
         server.job("nothing")
 
 
+def test_a_part_of_a_matrix_is_submitted_as_a_matrix(start, state):
+    n = 4
+    a, b = system(n)
+    large = np.full((2 * n, n), 7.0, order="F")
+    large[:n] = a
+    server = start(LIBRARIES / "lapack.idl", options=state).connect()
+    job = server.function("dgesv").submit(nrhs=1, a=large[:n], b=b, ldb=n)
+    result = job.fetch(timeout=30)
+    assert result.a.shape == (n, n)
+    assert np.allclose(a @ result.b.ravel(), b)
+
+
 def test_results_do_not_overwrite_each_other(start, state):
     n = 4
     a, b = system(n)

@@ -287,7 +287,8 @@ impl Function {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<DurableCall> {
-        let given = self.bind(py, args, kwargs)?;
+        // All of an array comes back, so a part of longer lines is an array of its own.
+        let given = self.bind(py, args, kwargs, false)?;
         let params = self.params().iter().zip(&given);
         for (param, value) in params.filter(|(param, _)| param.mode == Mode::Out) {
             if let Some(value) = value.as_ref().filter(|value| !value.is_none()) {
@@ -633,7 +634,7 @@ impl Function {
     ) -> PyResult<Prepared<'py>> {
         self.origin.check(py)?;
         self.results.prepare(py)?;
-        let given = self.bind(py, args, kwargs)?;
+        let given = self.bind(py, args, kwargs, true)?;
         let callbacks = self.callbacks(py, &given)?;
         let (laid_out, typed) = self.lay_out(py, &given)?;
         let mut slots = self.place(py, laid_out.layout(), &given, typed)?;

@@ -59,12 +59,13 @@ impl Function {
         Interface::python_name(name)
     }
 
-    /// Assigns the arguments to the parameters.
+    /// Assigns the arguments to the parameters, and fills in sizes as `fill_sizes` does.
     pub(super) fn bind<'py>(
         &self,
         py: Python<'py>,
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
+        in_lines: bool,
     ) -> PyResult<Given<'py>> {
         let interface = self.client.interface();
         let count = interface.params.len() + interface.callbacks.len();
@@ -105,7 +106,7 @@ impl Function {
                 *value = array;
             }
         }
-        self.fill_sizes(py, &mut given)?;
+        self.fill_sizes(py, &mut given, in_lines)?;
         Ok(given)
     }
 
@@ -185,7 +186,7 @@ impl Function {
         kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<(Vec<Option<Scalar>>, Vec<i64>)> {
         self.origin.check(py)?;
-        let given = self.bind(py, args, kwargs)?;
+        let given = self.bind(py, args, kwargs, true)?;
         let references = &self.client.interface().element_refs;
         let is_needed = |index: usize| {
             let param = &self.params()[index];

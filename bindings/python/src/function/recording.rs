@@ -37,7 +37,7 @@ impl Function {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         self.origin.check(py)?;
-        let mut given = self.bind(py, args, kwargs)?;
+        let mut given = self.bind(py, args, kwargs, true)?;
         for (param, value) in self.params().iter().zip(&mut given) {
             let Some(value) = value else { continue };
             if value.cast::<Keep>().is_ok() {

@@ -27,8 +27,14 @@ fn characters(ty: Type, value: &Bound<'_, PyAny>) -> Option<usize> {
 }
 
 impl Function {
-    /// Fills in sizes that were left out and that an array of the call has.
-    pub(super) fn fill_sizes<'py>(&self, py: Python<'py>, given: &mut Given<'py>) -> PyResult<()> {
+    /// Fills in sizes that were left out and that an array of the call has. With `in_lines`, an
+    /// array that is a part of longer lines has the length of these.
+    pub(super) fn fill_sizes<'py>(
+        &self,
+        py: Python<'py>,
+        given: &mut Given<'py>,
+        in_lines: bool,
+    ) -> PyResult<()> {
         let params = self.params();
         let is_absent =
             |given: &Given<'_>, index: usize| given.get(index).is_none_or(Option::is_none);
@@ -73,7 +79,7 @@ impl Function {
             }
             let last = shape.len() - 1;
             let whole = match param.leading() {
-                Some(lead) if sizes.iter().any(|(_, size)| *size == lead) => {
+                Some(lead) if in_lines && sizes.iter().any(|(_, size)| *size == lead) => {
                     self.whole_lines(&value, index, given)?
                 }
                 _ => None,
