@@ -115,6 +115,22 @@ def interrupt(*_):
     raise KeyboardInterrupt
 
 
+def test_an_exception_in_a_transaction_is_chained_too(server):
+    def broken(x, y):
+        raise ZeroDivisionError("not here")
+
+    evaluate = server.function("evaluate")
+    with (
+        pytest.raises(farcall.CallbackError, match=r"call 1 .*callback `f` failed") as error,
+        server.transaction(),
+    ):
+        evaluate(n=5, f=broken)
+    assert isinstance(error.value.__cause__, ZeroDivisionError)
+    assert error.value.fault == "caller"
+    with pytest.raises(KeyboardInterrupt), server.transaction():
+        evaluate(n=5, f=interrupt)
+
+
 def test_a_callback_that_is_no_function_is_refused(server):
     evaluate = server.function("evaluate")
     for wrong in ({}, {"f": 3}, {"f": None}):

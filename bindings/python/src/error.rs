@@ -43,11 +43,12 @@ pub(crate) fn connection(py: Python<'_>, text: String) -> PyErr {
 
 /// The exception for a failed operation.
 pub(crate) fn from_client(py: Python<'_>, error: &Error) -> PyErr {
-    if let Error::Interrupted = error {
+    let inner = innermost(error);
+    if let Error::Interrupted = inner {
         // The handler of the signal has raised an exception: it reaches the caller.
         return take_interrupt().unwrap_or_else(|| PyKeyboardInterrupt::new_err(error.to_string()));
     }
-    if let Error::Callback { source, .. } = error
+    if let Error::Callback { source, .. } = inner
         && let Some(cause) = source.downcast_ref::<PyErr>()
     {
         // Other exceptions, such as KeyboardInterrupt, reach the caller unchanged.
@@ -58,7 +59,7 @@ pub(crate) fn from_client(py: Python<'_>, error: &Error) -> PyErr {
         exception.set_cause(py, Some(cause.clone_ref(py)));
         return exception;
     }
-    if let Error::File { path, source, .. } = error {
+    if let Error::File { path, source, .. } = inner {
         return file(py, error, path, source);
     }
     let class = class_of(error);
@@ -76,6 +77,14 @@ pub(crate) fn from_client(py: Python<'_>, error: &Error) -> PyErr {
     match told.and_then(|()| begun.map_or(Ok(()), |begun| value.setattr("_begun", begun))) {
         Ok(()) => exception,
         Err(error) => error,
+    }
+}
+
+/// Why a call of a transaction has failed; for other operations the error itself.
+fn innermost(error: &Error) -> &Error {
+    match error {
+        Error::Transaction { source, .. } => innermost(source),
+        other => other,
     }
 }
 
