@@ -144,7 +144,10 @@ def test_what_is_left_out_stays_until_it_is_asked_for(start, steps):
     small = np.array([b"a", b"b"], dtype="S1")
     with servers[0].transaction():
         result = copy(n=2, in_=small).out
-    assert list(np.asarray(result)) == [b"a", b"b"]
+        with pytest.raises(farcall.ArgumentError, match="when its transaction has run"):
+            result.get()
+        again = copy(n=2, in_=result).out
+    assert list(np.asarray(result)) == list(np.asarray(again)) == [b"a", b"b"]
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -224,11 +227,13 @@ def test_an_exception_discards_the_calls(start, steps, tmp_path):
     discarded, x = np.zeros(8, np.int8), np.zeros(8, np.int8)
     with pytest.raises(KeyError), t:
         fill(discarded, 1, 8)
-        left_out = server.function("copy")(in_=np.zeros(9000, np.int8), n=9000).out
+        copy = server.function("copy")
+        left_out = [copy(in_=np.zeros(n, np.int8), n=n).out for n in (9000, 8)]
         raise KeyError
     assert len(t) == 0
-    with pytest.raises(farcall.ArgumentError, match="has failed, or has not run"):
-        left_out.get()
+    for array in left_out:
+        with pytest.raises(farcall.ArgumentError, match="has failed, or has not run"):
+            array.get()
     with t:
         fill(x, 2, 8)
     assert (discarded == 0).all() and (x == 2).all()

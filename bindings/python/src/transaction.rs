@@ -131,7 +131,7 @@ impl Transaction {
     fn forget(&self, py: Python<'_>) {
         let mut state = std::mem::take(&mut *self.lock(py));
         for remote in state.remote.drain(..) {
-            remote.get().settle(py, self, &mut state.client);
+            remote.get().settle(py, self, &mut state.client, false);
         }
     }
 
@@ -152,7 +152,7 @@ impl Transaction {
         let place = match layout.bytes <= SMALL || layout.is_shrunk {
             true => {
                 let slot = Slot::make(py, param, layout, order)?;
-                Place::Here(slot.given.cast_into::<PyUntypedArray>()?.unbind())
+                Place::Small(slot.given.cast_into::<PyUntypedArray>()?.unbind())
             }
             false => Place::Coming(state.client.defer()),
         };
@@ -221,7 +221,7 @@ impl Transaction {
         } = &mut *self.lock(py);
         slots.clear();
         for remote in remote.drain(..) {
-            remote.get().settle(py, self, client);
+            remote.get().settle(py, self, client, outcome.is_ok());
         }
         outcome
             .map(drop)
@@ -382,7 +382,9 @@ fn identity(array: &Bound<'_, PyAny>) -> PyResult<Identity> {
     if let Some(remote) = given(array) {
         return match &*remote.get().lock() {
             Place::Coming(deferred) => Ok(Identity::Deferred(*deferred)),
-            Place::Here(array) => Ok(Identity::Memory(array::address(array.bind(remote.py())))),
+            Place::Small(array) | Place::Here(array) => {
+                Ok(Identity::Memory(array::address(array.bind(remote.py()))))
+            }
             Place::There(_) | Place::Nowhere => {
                 let text = "the array belongs to a transaction that has run";
                 Err(PyValueError::new_err(text))
@@ -397,6 +399,8 @@ fn identity(array: &Bound<'_, PyAny>) -> PyResult<Identity> {
 enum Place {
     /// The transaction has not run.
     Coming(Deferred),
+    /// The same for a small array, whose memory is here already.
+    Small(Py<PyUntypedArray>),
     There(Py<Handle>),
     Here(Py<PyUntypedArray>),
     /// The transaction has failed.
@@ -410,33 +414,40 @@ impl RemoteArray {
 
     /// Whether its transaction has run.
     pub(crate) fn has_run(&self) -> bool {
-        !matches!(&*self.lock(), Place::Coming(_))
+        !matches!(&*self.lock(), Place::Coming(_) | Place::Small(_))
     }
 
     /// The argument of a call for it.
     pub(crate) fn argument<'a>(&self) -> Argument<'a> {
         match &*self.lock() {
             Place::There(handle) => handle.get().argument(),
-            Place::Coming(_) | Place::Here(_) | Place::Nowhere => Argument::Skip,
+            Place::Coming(_) | Place::Small(_) | Place::Here(_) | Place::Nowhere => Argument::Skip,
         }
     }
 
-    /// The transaction has run.
+    /// The transaction has run or was given up. `is_done` says whether all calls were made.
     fn settle(
         &self,
         py: Python<'_>,
         transaction: &Transaction,
         client: &mut farcall_client::Transaction,
+        is_done: bool,
     ) {
         let mut place = self.lock();
-        let Place::Coming(deferred) = *place else {
-            return;
+        let settled = match &*place {
+            Place::Coming(deferred) => {
+                let handle = client.take(*deferred).and_then(|handle| {
+                    let origin = transaction.origin_of(&handle).clone();
+                    Py::new(py, Handle::new(handle, origin, true)).ok()
+                });
+                handle.map_or(Place::Nowhere, Place::There)
+            }
+            Place::Small(array) if is_done => Place::Here(array.clone_ref(py)),
+            // Nobody knows whether its call was made.
+            Place::Small(_) => Place::Nowhere,
+            Place::There(_) | Place::Here(_) | Place::Nowhere => return,
         };
-        let handle = client.take(deferred).and_then(|handle| {
-            let origin = transaction.origin_of(&handle).clone();
-            Py::new(py, Handle::new(handle, origin, true)).ok()
-        });
-        *place = handle.map_or(Place::Nowhere, Place::There);
+        *place = settled;
     }
 }
 
@@ -468,7 +479,7 @@ impl RemoteArray {
         let handle = match &*self.lock() {
             Place::Here(array) => return Ok(array.bind(py).clone().into_any()),
             Place::There(handle) => handle.clone_ref(py),
-            Place::Coming(_) => {
+            Place::Coming(_) | Place::Small(_) => {
                 let text = "the array exists only when its transaction has run";
                 return Err(error::arguments(py, "RemoteArray.get", text));
             }
@@ -507,7 +518,7 @@ impl RemoteArray {
 
     fn __repr__(&self) -> String {
         let state = match &*self.lock() {
-            Place::Coming(_) => "not made yet",
+            Place::Coming(_) | Place::Small(_) => "not made yet",
             Place::There(_) => "at a server",
             Place::Here(_) => "here",
             Place::Nowhere => "lost",
@@ -537,7 +548,11 @@ pub(crate) fn for_server<'py>(
     let is_there = match &*remote.lock() {
         Place::There(handle) => handle.get().is_at(server),
         Place::Here(_) => false,
-        Place::Coming(_) | Place::Nowhere => return Ok(None),
+        // The calls of the transaction use its memory.
+        Place::Small(array) if active(py).is_some() => {
+            return Ok(Some(array.bind(py).clone().into_any()));
+        }
+        Place::Coming(_) | Place::Small(_) | Place::Nowhere => return Ok(None),
     };
     match is_there {
         true => Ok(None),
@@ -549,7 +564,7 @@ pub(crate) fn for_server<'py>(
 pub(crate) fn memory_of<'py>(value: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     let remote = given(value)?;
     match &*remote.get().lock() {
-        Place::Here(array) => Some(array.bind(value.py()).clone().into_any()),
+        Place::Small(array) | Place::Here(array) => Some(array.bind(value.py()).clone().into_any()),
         _ => None,
     }
 }
