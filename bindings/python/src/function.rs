@@ -51,8 +51,8 @@ pub(crate) struct Function {
     origin: Origin,
     own: Own,
     times: Mutex<Option<Times>>,
-    /// The library that computed the last call.
-    library: Mutex<Option<Arc<str>>>,
+    /// The library that computed the last call, also of a handle that was made for one call.
+    library: Arc<Mutex<Option<Arc<str>>>>,
 }
 
 /// What a user has set for the calls of one handle, beside what the client knows.
@@ -77,7 +77,7 @@ impl Function {
             origin,
             own: Own::default(),
             times: Mutex::default(),
-            library: Mutex::default(),
+            library: Arc::default(),
             client,
         }
     }
@@ -596,7 +596,10 @@ impl Function {
         }
         let (before, others) = self.take_seconds(py, BEFORE, kwargs)?;
         let others = others.unwrap_or_else(|| PyDict::new(py));
-        let timely = self.with_client(self.client.with_deadline(before));
+        let timely = Function {
+            library: self.library.clone(),
+            ..self.with_client(self.client.with_deadline(before))
+        };
         Ok(Some((timely, others)))
     }
 
