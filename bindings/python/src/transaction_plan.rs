@@ -81,16 +81,28 @@ impl TransactionPlan {
         }
         let clients = servers.iter().map(|server| server.get().client().clone());
         let clients: Vec<_> = clients.collect();
+        let arrays = arrays
+            .into_iter()
+            .map(|(name, array)| (name, array.unbind()));
+        let arrays: BTreeMap<String, Py<PyAny>> = arrays.collect();
+        let first = servers.first().map(|server| server.clone().unbind());
         let mut failed = None;
-        let mut load = |name: &str, form: &ArrayForm| {
-            self.load(py, (arrays.get(name), servers.first()), name, form)
-                .map_err(|error| {
-                    let text = error.to_string();
-                    failed = Some(error);
-                    text
+        // Servers are asked without the interpreter.
+        let recorded = py.detach(|| {
+            let mut load = |name: &str, form: &ArrayForm| {
+                Python::attach(|py| {
+                    let given = arrays.get(name).map(|array| array.bind(py));
+                    let server = first.as_ref().map(|server| server.bind(py));
+                    let loaded = self.load(py, (given, server), name, form);
+                    loaded.map_err(|error| {
+                        let text = error.to_string();
+                        failed = Some(error);
+                        text
+                    })
                 })
-        };
-        let recorded = Playback::record(&self.plan, &clients, &mut load);
+            };
+            Playback::record(&self.plan, &clients, &mut load)
+        });
         let mut playback = match (recorded, failed) {
             (Ok(playback), _) => playback,
             (Err(_), Some(error)) => return Err(error),
