@@ -128,23 +128,25 @@ pub(crate) fn mend(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A file with lines that this version does not know, as later ones write them, stays as it is.
+/// A file with lines that this version does not know, as later ones write them, stays as it is. So
+/// does one that the system does not let us read now.
 fn mend_file(part: &Path) -> io::Result<()> {
     let whole = part.with_extension("");
     let mended = part.with_extension(&MENDED[1..]);
     remove(&mended)?;
+    let Ok(lines) = Lines::open(part) else {
+        return Ok(());
+    };
     let mut writer = Writer::new(create(&mended)?)?;
     let mut any = false;
-    if let Ok(lines) = Lines::open(part) {
-        for told in lines {
-            match told {
-                Ok(told) => writer.write_text(&told.text)?,
-                Err(ReadError::Line { .. }) => return remove(&mended),
-                // Whatever follows the first damage cannot be read.
-                Err(_) => break,
-            }
-            any = true;
+    for told in lines {
+        match told {
+            Ok(told) => writer.write_text(&told.text)?,
+            Err(ReadError::Line { .. }) => return remove(&mended),
+            // Whatever follows the first damage cannot be read.
+            Err(_) => break,
         }
+        any = true;
     }
     writer.finish()?;
     match any {

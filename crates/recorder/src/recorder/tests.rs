@@ -143,6 +143,18 @@ fn a_file_of_a_later_version_stays_as_it_is() {
 }
 
 #[test]
+fn a_file_that_cannot_be_read_now_stays_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = settings(folder.path(), 1 << 20);
+    // The system opens a folder, and does not read it.
+    let part = settings.folder.join("calls-1700000000000.jsonl.zst.part");
+    fs::create_dir_all(&part).unwrap();
+    folder::mend(&settings.folder).unwrap();
+    assert!(part.exists());
+    assert_eq!(fs::read_dir(&settings.folder).unwrap().count(), 1);
+}
+
+#[test]
 fn all_files_together_are_bounded() {
     let folder = tempfile::tempdir().unwrap();
     let most = 80_000;
