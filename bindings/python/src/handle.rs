@@ -276,8 +276,10 @@ impl Handle {
 
     /// Drops the array at the server. Calls that use it complete.
     fn drop(&self, py: Python<'_>) -> PyResult<()> {
+        self.ask(py, |handle| handle.drop_array())?;
+        // An array that could not be dropped goes with this object.
         self.is_owned.store(false, Ordering::Relaxed);
-        self.ask(py, |handle| handle.drop_array())
+        Ok(())
     }
 
     /// Another process connects again.
