@@ -70,7 +70,7 @@ mod _native {
     #[pymodule_export]
     use crate::times::Times;
     #[pymodule_export]
-    use crate::transaction::{RemoteArray, Transaction, transaction};
+    use crate::transaction::{RemoteArray, Transaction, is_recording, transaction};
     #[pymodule_export]
     use crate::transaction_plan::{TransactionPlan, load_plan};
 

@@ -32,6 +32,12 @@ pub(crate) fn active(py: Python<'_>) -> Option<Bound<'_, Transaction>> {
     ACTIVE.with_borrow(|active| active.as_ref().map(|active| active.bind(py).clone()))
 }
 
+/// Whether a transaction records the calls of this thread.
+#[pyfunction]
+pub(crate) fn is_recording() -> bool {
+    ACTIVE.with_borrow(Option::is_some)
+}
+
 /// Records the calls of a `with` block, and runs them at its end on these servers as a data-flow
 /// graph. Calls that do not depend on each other run at the same time. An array that one call
 /// writes and another reads remains at a server, or goes from server to server.

@@ -74,6 +74,16 @@ def stack(request):
     return request.param
 
 
+def test_a_transaction_takes_no_result_that_is_needed_at_once(server):
+    a, b = regular(n=3, dtype=np.float64), matrix(3)
+    with (
+        pytest.raises(farcall.ArgumentError, match="before or after the transaction"),
+        server.transaction(),
+    ):
+        linalg.solve(a, b)
+    same(linalg.solve(a, b), np.linalg.solve(a, b))
+
+
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_inv_and_solve(dtype, stack, n, order):

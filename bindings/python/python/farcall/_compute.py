@@ -8,8 +8,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from ._errors import ConnectionError, UnknownFunction  # noqa: A004
-from ._native import Server, connect
+from ._errors import ArgumentError, ConnectionError, UnknownFunction  # noqa: A004
+from ._native import Server, connect, is_recording
 
 _lock = threading.Lock()
 _for_all: Server | None = None
@@ -79,6 +79,11 @@ def current_server() -> Server:
 
 def call(name: str, **arguments: Any) -> Any:
     """The result of one call."""
+    if is_recording():
+        raise ArgumentError(
+            f"{name}: farcall.linalg, farcall.fft and farcall.scipy need their results at once: "
+            "use them before or after the transaction, whose calls run at its end"
+        )
     try:
         function = current_server().function(name)
     except UnknownFunction as error:

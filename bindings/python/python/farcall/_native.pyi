@@ -80,6 +80,7 @@ __all__ = [
     "connect",
     "connect_for",
     "data",
+    "is_recording",
     "keep",
     "load_plan",
     "run_worker",
@@ -94,6 +95,7 @@ __all__ = [
 __version__: str
 
 def show_progress(shows: bool) -> None: ...
+def is_recording() -> bool: ...
 def keep(*, stays: bool = False) -> Keep: ...
 def data(name: str) -> Data: ...
 def url(
