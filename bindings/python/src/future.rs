@@ -292,14 +292,16 @@ impl Future {
         let ended = self
             .pending(py)
             .map(|pending| py.detach(|| pending.progress().is_none()));
-        let state = match (&*self.lock(py), ended) {
-            (State::Pending(..), Some(true)) => "has ended".to_owned(),
-            (State::Pending(..), _) => "under way".to_owned(),
-            (State::Done(..), _) => "done".to_owned(),
-            (State::Failed(error), _) => format!("failed: {error}"),
-            (State::Cancelled, _) => "cancelled".to_owned(),
+        let (state, error) = match (&*self.lock(py), ended) {
+            (State::Pending(..), Some(true)) => ("has ended", None),
+            (State::Pending(..), _) => ("under way", None),
+            (State::Done(..), _) => ("done", None),
+            (State::Failed(error), _) => ("failed: ", Some(error.clone_ref(py))),
+            (State::Cancelled, _) => ("cancelled", None),
         };
-        format!("<future of {}: {state}>", self.function.get().name())
+        // This may run code in Python, and a signal handler in it that asks for the lock.
+        let error = error.map_or_else(String::new, |error| error.to_string());
+        format!("<future of {}: {state}{error}>", self.function.get().name())
     }
 
     fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
