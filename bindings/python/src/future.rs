@@ -205,14 +205,26 @@ impl Future {
         }
     }
 
-    /// Whether the call has ended or is cancelled. This also moves arrays and files as far as it
-    /// can without waiting, and runs a pending callback on this thread.
+    /// Whether the call has ended, is cancelled, or is given up because its `timeout` has passed.
+    /// This also moves arrays and files as far as it can without waiting, and runs a pending
+    /// callback on this thread.
     fn done(&self, py: Python<'_>) -> PyResult<bool> {
         if self.pending(py).is_some_and(|pending| pending.moves_here()) {
             return Ok(false);
         }
-        let pending = self.awaitable(py)?;
-        Ok(pending.is_none_or(|pending| py.detach(|| pending.is_done())))
+        let Some(pending) = self.awaitable(py)? else {
+            return Ok(true);
+        };
+        if py.detach(|| pending.is_done()) {
+            return Ok(true);
+        }
+        if self.passed().is_none() {
+            return Ok(false);
+        }
+        // It does not wait, because the time has passed.
+        let error = origin::ask(py, || self.wait(&pending, None))?;
+        self.settle(py, &mut self.lock(py), error);
+        Ok(true)
     }
 
     /// Gives the call up, and the server ends it. Returns whether the call was under way.
@@ -308,7 +320,8 @@ impl Future {
         notebook::html(slf, "future")
     }
 
-    /// Whether the time limit of the connection has passed: the result of the call is an error now.
+    /// Whether a time limit has passed, of the connection or its own: the result of the call is an
+    /// error now.
     fn _expired(&self, py: Python<'_>) -> bool {
         let Some(pending) = self.pending(py) else {
             return false;

@@ -391,6 +391,10 @@ def test_a_call_may_have_a_time_limit_of_its_own(start, nap_idl):
         future.result(timeout=0.1)
     assert not future.done(), "the wait has ended, not the call"
     future.cancel()
+    future = nap.call_async(30_000, timeout=0.2)
+    wait_until(future.done, what="the end of its time")
+    with pytest.raises(farcall.TimeoutError, match=r"0\.2 s"):
+        future.result()
     assert nap(0, timeout=None) == nap(0, timeout=30)
     with pytest.raises(farcall.ArgumentError, match="`timeout`: expected a number of seconds"):
         nap(0, timeout="soon")
