@@ -83,6 +83,7 @@ pub(super) fn add(
     let Some(rule) = BY_ROWS.iter().find(|rule| rule.names.contains(&family)) else {
         return;
     };
+    let is_real = function.starts_with(['s', 'd']);
     let cost = format!("(order == 101 || order == 102) ? {cost} : 0");
     for form in FORMS {
         let mut parts = Parts::default();
@@ -90,12 +91,12 @@ pub(super) fn add(
             .params
             .push(("int order".to_string(), "order".to_string()));
         for index in args.iter().filter_map(|argument| argument.param()) {
-            parts.add(rule, &interface.params[index], form.integer);
+            parts.add(rule, &interface.params[index], form.integer, is_real);
         }
         let mut sizes = String::new();
         for &index in used {
             let param = &interface.params[index];
-            let value = rule.value(&param.name, param.ty);
+            let value = rule.value(&param.name, param.ty, is_real);
             let variable = cost::variable(interface, index);
             // Writing to a `String` does not fail.
             let _ = writeln!(sizes, "    const double {variable} = {value};");
@@ -124,7 +125,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn add(&mut self, rule: &ByRows, param: &Param, integer: u32) {
+    fn add(&mut self, rule: &ByRows, param: &Param, integer: u32, is_real: bool) {
         let name = &param.name;
         let ty = match param.ty {
             Type::Char => "int",
@@ -134,7 +135,7 @@ impl Parts {
         let ty = if by_address { "A" } else { ty };
         let declaration = format!("{ty} p_{name}");
         self.params.push((declaration, format!("p_{name}")));
-        let value = rule.value(name, param.ty);
+        let value = rule.value(name, param.ty, is_real);
         let ty = if param.ty == Type::Char { "char" } else { ty };
         let values = &mut self.values;
         // Writing to a `String` does not fail.
@@ -162,7 +163,7 @@ impl Parts {
 
 impl ByRows {
     /// The value of Fortran's argument, in C.
-    fn value(&self, name: &str, ty: Type) -> String {
+    fn value(&self, name: &str, ty: Type, is_real: bool) -> String {
         let columns = match ty {
             Type::Char => format!("letter(p_{name})"),
             _ => format!("p_{name}"),
@@ -179,7 +180,8 @@ impl ByRows {
                 format!("other_side({columns})")
             }
             None if self.flips.contains(&name) => {
-                format!("other({columns}, '{}')", self.transposed)
+                let is_real = u8::from(is_real);
+                format!("other({columns}, '{}', {is_real})", self.transposed)
             }
             None => return columns,
         };

@@ -99,15 +99,15 @@ static inline char letter(int constant) {
     }
 }
 
-/* The same matrix by rows is its transpose by columns. A routine that conjugates takes no 'T':
-   it stays what it is. */
-static inline char other(char letter, char transposed) {
+/* The same matrix by rows is its transpose by columns. To real numbers, 'C' is 'T'. A complex
+   routine takes one of both, and the other one stays what it is: a wrong argument. */
+static inline char other(char letter, char transposed, int is_real) {
     switch (letter) {
     case 'U': return 'L';
     case 'L': return 'U';
     case 'N': return transposed;
-    case 'T': return transposed == 'C' ? 'T' : 'N';
-    case 'C': return 'N';
+    case 'T':
+    case 'C': return is_real || letter == transposed ? 'N' : letter;
     default: return 0;
     }
 }

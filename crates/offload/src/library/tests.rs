@@ -51,6 +51,15 @@ fn blas_1_and_2_stay_out_and_blas_3_and_lapack_are_in() {
 }
 
 #[test]
+fn only_real_products_by_rows_take_both_letters_of_a_transpose() {
+    let made = text([&real("blas.idl")], LEAST_INTENSITY);
+    let turned = |how: &str| made.c.contains(&format!("other(letter(p_trans), {how})"));
+    // Of `dsyrk`, `zsyrk` and `zherk`.
+    assert!(turned("'T', 1") && turned("'T', 0") && turned("'C', 0"));
+    assert!(!turned("'C', 1"));
+}
+
+#[test]
 fn a_library_for_tests_has_functions_that_never_pay() {
     let made = text([&real("lapack.idl")], 0.0);
     assert!(made.covered.iter().any(|name| name == "lapack/dgecon"));
