@@ -82,7 +82,13 @@ struct Range {
     end: usize,
     /// Whether the function has written there.
     is_private: AtomicBool,
+    /// Faults there since then.
+    late: AtomicUsize,
 }
+
+/// Most faults in a private copy: one for each thread that wrote while another one made the copy.
+/// More are no writes: code was sought in the array, and no copy helps.
+const MOST_LATE: usize = 1 << 16;
 
 /// The pages of the present call that it must not change, for the handler.
 static RANGES: AtomicPtr<Range> = AtomicPtr::new(null_mut());
@@ -134,6 +140,7 @@ impl Lent {
             first,
             end,
             is_private: AtomicBool::new(false),
+            late: AtomicUsize::new(0),
         });
         Ok(array)
     }
@@ -206,10 +213,13 @@ pub(crate) fn allow_write(address: usize) -> Write {
         std::hint::spin_loop();
     }
     // Another thread may have been first.
-    let is_private =
-        range.is_private.load(Ordering::Relaxed) || copy(range.first, range.end).is_ok();
+    let was_private = range.is_private.load(Ordering::Relaxed);
+    let is_private = was_private || copy(range.first, range.end).is_ok();
     range.is_private.store(is_private, Ordering::Relaxed);
     COPIES.store(false, Ordering::Release);
+    if was_private && range.late.fetch_add(1, Ordering::Relaxed) >= MOST_LATE {
+        return Write::Elsewhere;
+    }
     match is_private {
         true => Write::Allowed,
         false => Write::NoMemory,
@@ -272,6 +282,22 @@ mod tests {
             }
             lent.end(&mut segments);
         }
+    }
+
+    #[test]
+    fn faults_that_a_private_copy_does_not_end_are_fatal() {
+        let bytes = page_size();
+        let fd = sealed_memory("farcall-test", bytes).unwrap();
+        let mapping = Mapping::new(fd.as_fd(), bytes, true).unwrap();
+        let mut segments = HashMap::from([(1, Segment::new(mapping))]);
+        let mut lent = Lent::default();
+        let segment = segments.get_mut(&1).unwrap();
+        let array = lent.add(1, segment, 0, bytes).unwrap();
+        lent.begin();
+        let writes = (0..2 * MOST_LATE).map(|_| allow_write(array.addr()));
+        let allowed = writes.take_while(|write| matches!(write, Write::Allowed));
+        assert_eq!(allowed.count(), 1 + MOST_LATE);
+        lent.end(&mut segments);
     }
 
     fn copy_range(range: &Range) {
