@@ -22,6 +22,9 @@ use std::sync::Arc;
 
 /// Arrays in one page of a list.
 const PAGE: usize = 128;
+/// Bytes of the reason why an array is undefined. A library can say more, and the reasons of a page
+/// go in one message of at most 1 MiB.
+const REASON_BYTES: usize = 4 << 10;
 
 /// Where the bytes of an array are.
 pub(crate) enum Location {
@@ -569,7 +572,7 @@ impl Store {
             array.calls.retain(|(other, _)| *other != call);
             if wanted.writes {
                 // The first reason counts: later calls fail because of it, and say so.
-                let why = failed.map(|why| array.undefined.take().unwrap_or_else(|| why.into()));
+                let why = failed.map(|why| array.undefined.take().unwrap_or_else(|| reason(why)));
                 array.undefined = why;
             }
             waiting.extend(array.calls.iter().map(|(call, _)| *call));
@@ -676,6 +679,17 @@ pub(crate) fn refuse(store: &mut Store, memory: MemoryKey, why: &str) {
         array.undefined = Some(text);
         array.location = Location::Nowhere;
         store.resident = store.resident.saturating_sub(array.bytes);
+    }
+}
+
+/// The beginning of a failure, as the reason why an array is undefined.
+fn reason(failure: &str) -> String {
+    match failure.len() > REASON_BYTES {
+        true => format!(
+            "{}...",
+            &failure[..failure.floor_char_boundary(REASON_BYTES)]
+        ),
+        false => failure.to_owned(),
     }
 }
 

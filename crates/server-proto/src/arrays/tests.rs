@@ -122,6 +122,20 @@ fn what_a_failed_call_was_to_write_is_not_read() {
 }
 
 #[test]
+fn a_page_of_undefined_arrays_fits_in_a_message() {
+    let mut store = store(PAGE, 1 << 30);
+    for byte in 0..PAGE as u8 {
+        let id = add(&mut store, byte, 10);
+        store.line_up(call(1), &uses(id, true));
+        store.finish(call(1), &uses(id, true), Some(&"\u{e9}".repeat(8 << 10)));
+    }
+    let page = store.page(&User::anonymous(), 0);
+    let undefined = page.handles.iter().map(|one| one.undefined.as_deref());
+    let lengths: Vec<usize> = undefined.map(|why| why.unwrap().len()).collect();
+    assert_eq!(lengths, [REASON_BYTES + 3; PAGE]);
+}
+
+#[test]
 fn calls_that_fail_because_of_an_earlier_one_name_it_once() {
     let mut store = store(9, 1 << 30);
     let (id, uses) = (add(&mut store, 1, 10), uses(HandleId([1; 16]), true));
