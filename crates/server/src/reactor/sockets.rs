@@ -124,8 +124,11 @@ impl Reactor {
         let key = match self.server.accept(known) {
             Ok(key) => key,
             Err(farewell) => {
-                // One try: a fresh socket has room for it.
-                let _ = rustix::io::write(&accepted.socket, &farewell);
+                // One try: a fresh socket has room for it. Under TLS there is no session yet, and
+                // clear text would look like a broken one: the log says why.
+                if !is_tls {
+                    let _ = rustix::io::write(&accepted.socket, &farewell);
+                }
                 return;
             }
         };
