@@ -7,7 +7,7 @@ use crate::disk::DiskError;
 use crate::disk::files::{extension, has_array, named, read_trailer};
 use crate::disk::guard::{self, inner_folder, make_folder, private_file, sync_folder};
 use crate::disk::logs::{Book, Logs, NAMES, new_identity};
-use crate::disk::quarantine::Quarantine;
+use crate::disk::quarantine::{Quarantine, move_file};
 use crate::disk::{ARRAYS, old_journal};
 use farcall_rpc_proto::{DurableState, Failure, FailureKind, JobId};
 use farcall_server_proto::ledger::{Damage, Moment};
@@ -493,7 +493,7 @@ fn bring_back(
                 let is_its = record.needs(found.content)
                     && record.stored(found.content) == found.record.stored(found.content);
                 if is_its && !place.exists() {
-                    fs::rename(&found.path, &place)?;
+                    move_file(&found.path, &place)?;
                     restored.insert(id);
                 }
                 continue;
@@ -502,7 +502,7 @@ fn bring_back(
             None => {}
         }
         if found.path != place {
-            fs::rename(&found.path, &place)?;
+            move_file(&found.path, &place)?;
         }
         let record = brought_back(found, now);
         book.ledger.adopt(record, None, None, now);

@@ -27,15 +27,14 @@ impl Quarantine {
     /// Moves a file here.
     pub(crate) fn take(&self, file: &Path, served: u64) -> io::Result<()> {
         let to = self.place(file, served)?;
-        fs::rename(file, to)?;
+        move_file(file, &to)?;
         sync_folder(&self.path)
     }
 
     /// Keeps a copy of a file that is about to be replaced.
     pub(crate) fn copy(&self, file: &Path, served: u64) -> io::Result<()> {
         let to = self.place(file, served)?;
-        let copy = |_| io::copy(&mut File::open(file)?, &mut private_file(&to)?).map(drop);
-        fs::hard_link(file, &to).or_else(copy)?;
+        fs::hard_link(file, &to).or_else(|_| copy_file(file, &to))?;
         sync_folder(&self.path)
     }
 
@@ -71,5 +70,44 @@ impl Quarantine {
         let old = files.filter(|(since, ..)| is_old(*since));
         old.filter(|(.., path)| fs::remove_file(path).is_ok())
             .count()
+    }
+}
+
+/// Moves a file, also to another disk: folders of a state folder may be links.
+pub(crate) fn move_file(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::rename(from, to) {
+        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => carry(from, to),
+        moved => moved,
+    }
+}
+
+/// Moves a file by a copy. If that fails, the file is where it was.
+fn carry(from: &Path, to: &Path) -> io::Result<()> {
+    let carried = copy_file(from, to).and_then(|()| fs::remove_file(from));
+    carried.inspect_err(|_| {
+        let _ = fs::remove_file(to);
+    })
+}
+
+fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
+    let (mut source, mut copy) = (File::open(from)?, private_file(to)?);
+    io::copy(&mut source, &mut copy)?;
+    copy.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_goes_to_another_disk_as_a_whole_or_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let [from, to] = ["from", "to"].map(|name| folder.path().join(name));
+        fs::write(&from, "result").unwrap();
+        carry(&from, &folder.path().join("missing/to")).unwrap_err();
+        assert!(from.exists());
+        carry(&from, &to).unwrap();
+        assert_eq!(fs::read(&to).unwrap(), b"result");
+        assert!(!from.exists());
     }
 }
