@@ -377,7 +377,8 @@ fn listen(config: &Config) -> Result<Vec<Listener>, StartError> {
     let identity = config.tls.as_ref().map(access::Tls::identity);
     let identity = identity.transpose()?;
     for address in &config.listen {
-        let take = || Listener::tcp(*address, identity.clone(), config.takeover);
+        let all = &config.listen;
+        let take = || Listener::tcp(*address, all, identity.clone(), config.takeover);
         let listener = farcall_child::take_address(take);
         let listener = listener.map_err(|source| StartError::Listen {
             address: format!("farcall://{address}"),

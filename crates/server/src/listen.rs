@@ -49,19 +49,35 @@ fn place(path: &Path) -> io::Result<SocketPath> {
     })
 }
 
-/// A socket whose port the user's next server can share, so that it can listen before this one
-/// ends. Nobody can connect before [`Listener::open`].
-fn shareable(address: SocketAddr) -> io::Result<TcpListener> {
+/// A socket for an address. With `only_ipv6`, the wildcard of IPv6 is not that of IPv4 as well.
+fn tcp_socket(address: SocketAddr, only_ipv6: bool) -> io::Result<OwnedFd> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
     };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    if only_ipv6 {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
     sockopt::set_socket_reuseaddr(&socket, true)?;
+    Ok(socket)
+}
+
+/// A socket whose port the user's next server can share, so that it can listen before this one
+/// ends. Nobody can connect before [`Listener::open`].
+fn shareable(address: SocketAddr, only_ipv6: bool) -> io::Result<TcpListener> {
+    let socket = tcp_socket(address, only_ipv6)?;
     sockopt::set_socket_reuseport(&socket, true)?;
     bind(&socket, &address)?;
     Ok(socket.into())
+}
+
+/// Fails if anybody listens on an address: this socket does not share its port.
+fn check_free(address: SocketAddr, only_ipv6: bool) -> io::Result<()> {
+    let socket = tcp_socket(address, only_ipv6)?;
+    bind(&socket, &address)?;
+    Ok(listen(&socket, 1)?)
 }
 
 /// A socket that accepts connections.
@@ -73,17 +89,21 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
-    /// Takes an address. With `beside`, another server of this user may listen there too.
+    /// Takes an address. With `beside`, another server of this user may listen there too. `all` are
+    /// the addresses of the server: the wildcard of IPv6 stands for IPv4 too, unless an address of
+    /// IPv4 has the same port.
     pub(crate) fn tcp(
         address: SocketAddr,
+        all: &[SocketAddr],
         identity: Option<Identity>,
         beside: bool,
     ) -> io::Result<Listener> {
+        let has_port = |other: &SocketAddr| other.is_ipv4() && other.port() == address.port();
+        let only_ipv6 = address.is_ipv6() && address.port() != 0 && all.iter().any(has_port);
         if !beside && address.port() != 0 {
-            // Without the option to share the port, this fails if anybody listens there.
-            drop(TcpListener::bind(address)?);
+            check_free(address, only_ipv6)?;
         }
-        Ok(Listener::Tcp(shareable(address)?, identity))
+        Ok(Listener::Tcp(shareable(address, only_ipv6)?, identity))
     }
 
     /// Lets clients connect over TCP. With `beside`, another server of this user may listen on the
@@ -94,7 +114,11 @@ impl Listener {
         };
         if !beside {
             // Another server may have taken the address while this one was starting.
-            drop(TcpListener::bind(listener.local_addr()?)?);
+            let address = listener.local_addr()?;
+            check_free(
+                address,
+                address.is_ipv6() && sockopt::ipv6_v6only(listener)?,
+            )?;
         }
         Ok(listen(listener, BACKLOG)?)
     }
@@ -310,6 +334,26 @@ impl Drop for Listener {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixDatagram;
+
+    #[test]
+    fn both_wildcards_can_have_one_port() {
+        if TcpListener::bind("[::1]:0").is_err() {
+            return eprintln!("skipped: this machine has no IPv6");
+        }
+        let any: SocketAddr = "0.0.0.0:0".parse().unwrap();
+        let first = Listener::tcp(any, &[any], None, false).unwrap();
+        let Listener::Tcp(socket, _) = &first else {
+            panic!("no TCP listener");
+        };
+        let port = socket.local_addr().unwrap().port();
+        let all: [SocketAddr; 2] =
+            ["0.0.0.0", "[::]"].map(|ip| format!("{ip}:{port}").parse().unwrap());
+        let second = Listener::tcp(all[1], &all, None, false).unwrap();
+        first.open(false).unwrap();
+        second.open(false).unwrap();
+        let taken = Listener::tcp(all[1], &all[1..], None, false);
+        assert_eq!(taken.err().unwrap().kind(), io::ErrorKind::AddrInUse);
+    }
 
     #[test]
     fn only_the_socket_of_a_dead_server_is_replaced() {
