@@ -226,9 +226,10 @@ static void STACK(factored)(const STACK(system) *s, T *a, T *b, char *memory, do
     int *ipiv = TAKE(int, s->m);
     EXTRA *extra = (EXTRA *)TAKE(double, 2 * s->m);
     int structure = s->structure, retry = 0;
+    int known = structure == GENERAL || structure == POSITIVE || structure == SYMMETRIC ||
+                structure == HERMITIAN || structure == UNKNOWN;
     *rcond = 0;
-    if (structure != GENERAL && structure != POSITIVE && structure != SYMMETRIC &&
-        structure != HERMITIAN && structure != UNKNOWN) {
+    if (!known || (s->trans != 'N' && s->trans != 'T' && s->trans != 'C')) {
         *info = -1;
         return;
     }
@@ -243,7 +244,7 @@ static void STACK(factored)(const STACK(system) *s, T *a, T *b, char *memory, do
     /* The transpose of a hermitian matrix is its conjugate, and so is the conjugate transpose of a
        symmetric one: X is the conjugate of the solution for the conjugate of B. */
     int is_conjugate = IS_COMPLEX && structure != GENERAL &&
-                       capital(s->trans) == (structure == SYMMETRIC ? 'C' : 'T');
+                       s->trans == (structure == SYMMETRIC ? 'C' : 'T');
     size_t conjugates = is_conjugate ? (size_t)s->m * s->nrhs : 0;
     STACK(conjugate)(b, conjugates);
     double anorm = s->check ? STACK(norm)(a, s->m, structure == GENERAL ? 'G' : s->uplo) : 0;
@@ -293,7 +294,7 @@ void STACK(solve)(int structure, char uplo, char trans, int m, int n, int check,
                   long count, const T *a, const T *b, T *x, T *f, double *rcond, int *info)
 {
     size_t size = (size_t)m * m, wide = (size_t)m * n;
-    STACK(system) system = {structure, m, n, check, keep, 0, capital(uplo), trans};
+    STACK(system) system = {structure, m, n, check, keep, 0, capital(uplo), capital(trans)};
     FOR_EACH(count, SYSTEM_ROOM(m, n), info, {
         T *right = TAKE(T, wide);
         STACK(columns)(right, m, b + i * wide, m, n);

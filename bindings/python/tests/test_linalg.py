@@ -490,6 +490,10 @@ def test_letters_of_the_functions_may_be_small_and_wrong_ones_are_told(server, n
     assert server.call("linalg/dcholesky", uplo="X", **one).info[0] == -1
     found = server.call("linalg/dinv", structure=7, uplo="U", check=1, **one)
     assert found.info[0] == -1 and np.isnan(found.x).all()
+    for structure in 0, 101, 201, 211, -1:
+        options = {"structure": structure, "uplo": "U", "trans": "X", "check": 1, "keep": 0}
+        found = server.call("linalg/dsolve", b=np.ones(n), n=1, **options, **one)
+        assert found.info[0] == -1 and np.isnan(found.x).all()
 
 
 @pytest.mark.parametrize("trans", ["N", "T", "C", "t", "c"])
