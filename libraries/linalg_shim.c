@@ -1,7 +1,8 @@
 /* Stacks of matrices for libraries/linalg.idl: LAPACK for each matrix, several matrices at a time.
 
    Matrices are in C order, as NumPy has them. Each thread copies a matrix into column order, calls
-   LAPACK and copies the result back. If a matrix fails, its results are NaN and its info says why.
+   LAPACK and copies the result back. If a matrix fails, its info says why, and its results are NaN;
+   factors, pivots and determinants are those of LAPACK, which a singular matrix has too.
    As many threads share a stack as OpenMP may use, which the server sets for each call; OpenBLAS
    has one thread meanwhile. A single matrix has all threads of OpenBLAS. */
 #include <complex.h>
@@ -66,6 +67,20 @@ static void end(stack all)
             }                                                                                      \
         end(all);                                                                                  \
     } while (0)
+
+/* Whether there was no memory, so that no matrix has results. The arrays of a call may have those
+   of an earlier one. */
+static int has_no_memory(long count, const int *info)
+{
+    return count > 0 && info[0] == NO_MEMORY;
+}
+
+static void not_found(void *results, size_t bytes)
+{
+    double *numbers = results;
+    for (size_t i = 0; i < bytes / sizeof *numbers; i++)
+        numbers[i] = NAN;
+}
 
 /* The next `count` elements of a type in the memory of a thread. */
 #define TAKE(type, count) ((type *)take(&memory, sizeof(type) * (size_t)(count)))

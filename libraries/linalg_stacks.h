@@ -124,6 +124,10 @@ void STACK(slogdet)(int m, long count, const T *a, T *sign, double *logdet, int 
         sign[i] = info[i] == 0 ? product : 0;
         logdet[i] = info[i] == 0 ? sum : -INFINITY;
     });
+    if (has_no_memory(count, info)) {
+        not_found(sign, (size_t)count * sizeof *sign);
+        not_found(logdet, (size_t)count * sizeof *logdet);
+    }
 }
 
 /* The determinants as products of the pivots. */
@@ -140,6 +144,9 @@ void STACK(det)(int m, long count, const T *a, T *det, int *info)
             product *= (ipiv[k] != k + 1 ? -1 : 1) * lu[(size_t)k * m + k];
         det[i] = product;
     });
+    if (has_no_memory(count, info)) {
+        not_found(det, (size_t)count * sizeof *det);
+    }
 }
 
 /* The factors of A = P L U in f, and the pivots. */
@@ -153,6 +160,10 @@ void STACK(getrf)(int m, int n, long count, const T *a, T *f, int *ipiv, int *in
         LAPACK(getrf)(&m, &n, matrix, &m, ipiv + i * k, info + i);
         STACK(rows)(f + i * size, matrix, m, m, n);
     });
+    if (has_no_memory(count, info)) {
+        not_found(f, (size_t)count * size * sizeof *f);
+        memset(ipiv, 0, (size_t)count * k * sizeof *ipiv);
+    }
 }
 
 /* Whether the other triangle of a matrix in columns is the conjugate of this one. */
@@ -305,6 +316,11 @@ void STACK(solve)(int structure, char uplo, char trans, int m, int n, int check,
         else
             STACK(fill)(x + i * wide, wide, NOT_A_NUMBER);
     });
+    if (has_no_memory(count, info)) {
+        not_found(x, (size_t)count * wide * sizeof *x);
+        not_found(f, (size_t)count * (keep ? size : 0) * sizeof *f);
+        not_found(rcond, (size_t)count * sizeof *rcond);
+    }
 }
 
 /* The inverses, of matrices that are not general as the solutions of A X = I. */
@@ -324,6 +340,10 @@ void STACK(inv)(int structure, char uplo, int m, int check, long count, const T 
         else
             STACK(fill)(x + i * size, size, NOT_A_NUMBER);
     });
+    if (has_no_memory(count, info)) {
+        not_found(x, (size_t)count * size * sizeof *x);
+        not_found(rcond, (size_t)count * sizeof *rcond);
+    }
 }
 
 /* The lower or upper factors; the other triangle is zero. The lower triangle in rows is the upper
@@ -380,6 +400,10 @@ void STACK(eigh)(char jobz, char uplo, int m, long count, const T *a, double *w,
         else if (jobz == 'V')
             STACK(fill)(v + i * size, size, NOT_A_NUMBER);
     });
+    if (has_no_memory(count, info)) {
+        not_found(w, (size_t)count * m * sizeof *w);
+        not_found(v, (size_t)count * (jobz == 'V' ? size : 0) * sizeof *v);
+    }
 }
 
 /* Eigenvalues and with jobz 'V' right vectors of square matrices. */
@@ -419,6 +443,10 @@ void STACK(eig)(char jobz, int m, long count, const T *a, double complex *w, dou
         for (size_t k = 0; k < size && jobz == 'V' && info[i] != 0; k++)
             found[k] = CMPLX(NAN, NAN);
     });
+    if (has_no_memory(count, info)) {
+        not_found(w, (size_t)count * m * sizeof *w);
+        not_found(v, (size_t)count * (jobz == 'V' ? size : 0) * sizeof *v);
+    }
 }
 
 /* Singular values, and vectors of the least number ('S') or all ('A') unless jobz is 'N'. */
@@ -461,6 +489,11 @@ void STACK(svd)(char jobz, int m, int n, long count, const T *a, T *u, double *s
             STACK(fill)(vt + i * right, right, NOT_A_NUMBER);
         }
     });
+    if (has_no_memory(count, info)) {
+        not_found(u, (size_t)count * left * sizeof *u);
+        not_found(s, (size_t)count * k * sizeof *s);
+        not_found(vt, (size_t)count * right * sizeof *vt);
+    }
 }
 
 /* The reflectors and R of A = Q R in f, and tau. */
@@ -474,6 +507,10 @@ void STACK(geqrf)(int m, int n, long count, const T *a, T *f, T *tau, int *info)
         LAPACK(geqrf)(&m, &n, matrix, &m, tau + i * k, work, &lwork, info + i);
         STACK(rows)(f + i * size, matrix, m, m, n);
     });
+    if (has_no_memory(count, info)) {
+        not_found(f, (size_t)count * size * sizeof *f);
+        not_found(tau, (size_t)count * k * sizeof *tau);
+    }
 }
 
 /* The first k columns of Q from the reflectors in f, which is m x n, and tau. Later reflectors do
@@ -494,6 +531,9 @@ void STACK(orgqr)(int m, int n, int k, long count, const T *f, const T *tau, T *
         else
             STACK(fill)(q + i * wide, wide, NOT_A_NUMBER);
     });
+    if (has_no_memory(count, info)) {
+        not_found(q, (size_t)count * wide * sizeof *q);
+    }
 }
 
 /* Least squares by the singular values: the solution of least norm, the sums of the squares of what
@@ -544,6 +584,12 @@ void STACK(lstsq)(int m, int n, int nrhs, long count, const T *a, const T *b, co
         for (int j = 0; j < k && info[i] != 0; j++)
             s[i * k + j] = NAN;
     });
+    if (has_no_memory(count, info)) {
+        not_found(x, (size_t)count * left * sizeof *x);
+        not_found(resids, (size_t)count * nrhs * sizeof *resids);
+        memset(rank, 0, (size_t)count * sizeof *rank);
+        not_found(s, (size_t)count * k * sizeof *s);
+    }
 }
 
 #undef CONJ

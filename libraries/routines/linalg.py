@@ -7,9 +7,11 @@ HEADER = """
 
    One call computes `count` matrices in C order, which lie one after the other; farcall.linalg and
    farcall.scipy.linalg call these functions. info[i] is 0, or says as LAPACK does why matrix i
-   failed; its results are NaN then. structure is 0 for general matrices, 101 for positive definite,
-   201 for symmetric and 211 for hermitian ones, of which uplo is read; -1 finds it out. With check
-   not 0, rcond has the reciprocals of the condition numbers in the 1-norm. */
+   failed; its results are NaN then, but for factors, pivots and determinants, which a singular
+   matrix has too. info is -1000 where memory is missing. structure is 0 for general matrices, 101
+   for positive definite, 201 for symmetric and 211 for hermitian ones, of which uplo is read; -1
+   finds it out. With check not 0, rcond has the reciprocals of the condition numbers in the
+   1-norm. */
 Module linalg;
 Library "libfarcall_linalg.so";"""
 
