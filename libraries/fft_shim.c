@@ -1,6 +1,7 @@
 /* Fourier transforms of libraries/fft.idl over FFTW: plans are made, used and destroyed in a call.
    Plans are FFTW_ESTIMATE, so that results do not depend on timing. */
 #include <fftw3.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -7,8 +7,8 @@ HEADER = """
 
    sign -1 is the forward transform, 1 the backward one; neither is scaled. Real transforms have the
    n / 2 + 1 first complex coefficients. info is 0, -i where argument i is wrong, or 1 where FFTW
-   makes no plan. A cost is 5 n log2(n) operations for a complex transform, half for a real one;
-   log2 is taken as 10. */
+   makes no plan; without a transform, y is NaN. A cost is 5 n log2(n) operations for a complex
+   transform, half for a real one; log2 is taken as 10. */
 Module fft;
 Library "libfarcall_fft.so";"""
 
