@@ -6,6 +6,7 @@
    so that besides the caller's array no process holds more than its own part of a matrix. */
 #include "scalapack_processes.h"
 #include <ctype.h>
+#include <math.h>
 #include <string.h>
 
 enum {
@@ -215,6 +216,16 @@ static void gather(const struct grid *grid, double *whole, int lead, struct matr
     free(buffer);
 }
 
+/* Fills the first process's matrix where nothing was computed: the memory of a call may have the
+   results of an earlier one. */
+static void fill(const struct grid *grid, double *whole, int rows, int lead, int columns,
+                 double value)
+{
+    for (int column = 0; grid->is_first && column < columns; column++)
+        for (int row = 0; row < rows; row++)
+            whole[(size_t)column * lead + row] = value;
+}
+
 /* The pivots of the rows, of which each process of the grid's first column has its own. */
 static void gather_pivots(const struct grid *grid, int n, const int *local, int *pivots)
 {
@@ -300,6 +311,9 @@ void farcall_pdsyev_(const char *jobz, const char *uplo, const int *n, double *a
             gather(grid, z, *ldz, &of_z);
         if (grid->is_first)
             memcpy(w, values, *n * sizeof(double));
+    } else {
+        fill(grid, w, *n, *n, 1, NAN);
+        fill(grid, z, *n, *ldz, toupper(*jobz) == 'V' ? *n : 0, NAN);
     }
     free(values);
     free(of_a.local);
@@ -334,6 +348,9 @@ void farcall_pdsyevd_(const char *uplo, const int *n, double *a, const int *lda,
         gather(grid, z, *ldz, &of_z);
         if (grid->is_first)
             memcpy(w, values, *n * sizeof(double));
+    } else {
+        fill(grid, w, *n, *n, 1, NAN);
+        fill(grid, z, *n, *ldz, *n, NAN);
     }
     free(values);
     free(of_a.local);
@@ -396,6 +413,10 @@ void farcall_pdsyevx_(const char *jobz, const char *range, const char *uplo, con
     if (grid->is_first && !is_refused) {
         memcpy(w, values, *n * sizeof(double));
         memcpy(ifail, failed, *n * sizeof(int));
+    } else if (grid->is_first) {
+        fill(grid, w, *n, *n, 1, 0);
+        fill(grid, z, *n, *ldz, toupper(*jobz) == 'V' ? *n : 0, 0);
+        memset(ifail, 0, *n * sizeof(int));
     }
     free(values);
     free(gaps);
@@ -415,11 +436,15 @@ void farcall_pdgesvd_(const char *jobu, const char *jobvt, const int *m, const i
                       const int *lda, double *s, double *u, const int *ldu, double *vt,
                       const int *ldvt, int *info)
 {
-    *info = !is_one_of(*jobu, "NS") ? -1 : !is_one_of(*jobvt, "NS") ? -2 : 0;
-    if (*info != 0)
-        return;
     const struct grid *grid = the_grid();
     const int size = least(*m, *n);
+
+    *info = !is_one_of(*jobu, "NS") ? -1 : !is_one_of(*jobvt, "NS") ? -2 : 0;
+    fill(grid, s, size, size, 1, NAN);
+    fill(grid, u, *m, *ldu, toupper(*jobu) == 'S' ? size : 0, NAN);
+    fill(grid, vt, size, *ldvt, toupper(*jobvt) == 'S' ? *n : 0, NAN);
+    if (*info != 0)
+        return;
     /* ScaLAPACK says V where LAPACK says S. */
     const char has_u = toupper(*jobu) == 'N' ? 'N' : 'V';
     const char has_vt = toupper(*jobvt) == 'N' ? 'N' : 'V';
@@ -528,6 +553,10 @@ static void end_system(const struct grid *grid, struct system *system, int n, do
         gather(grid, x, ldx, &system->x);
         gather(grid, ferr, 1, &system->forward);
         gather(grid, berr, 1, &system->backward);
+    } else {
+        fill(grid, x, n, ldx, system->b.columns, NAN);
+        fill(grid, ferr, 1, 1, system->b.columns, NAN);
+        fill(grid, berr, 1, 1, system->b.columns, NAN);
     }
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]->local);
@@ -547,6 +576,7 @@ void farcall_pdgesvx_(const char *fact, const char *trans, const int *n, const i
     char equed = 'N';
 
     *info = toupper(*fact) == 'F' ? -1 : 0;
+    *rcond = NAN;
     for (int computes = 0; computes < 2 && *info == 0; computes++) {
         if (computes) {
             length = (int)best + expert_work(grid, &of.a);
@@ -578,6 +608,7 @@ void farcall_pdposvx_(const char *fact, const char *uplo, const int *n, const in
     char equed = 'N';
 
     *info = toupper(*fact) == 'F' ? -1 : 0;
+    *rcond = NAN;
     for (int computes = 0; computes < 2 && *info == 0; computes++) {
         if (computes) {
             length = (int)best + expert_work(grid, &of.a);

@@ -251,6 +251,7 @@ def test_singular_vectors_that_have_no_room_are_refused(scalapack, jobs, wrong):
     result = scalapack.function("pdgesvd")(*jobs, m, n, a, m, ldu=m, ldvt=n)
     assert result.info == wrong
     assert (a == before).all()
+    assert np.isnan(result.s).all()
 
 
 @pytest.mark.parametrize("shape", [(50, 20), (700, 400), (30, 70)])
@@ -356,6 +357,7 @@ def test_wrong_arguments_of_an_expert_driver_find_nothing(scalapack, words, firs
     a = positive(n)
     result = scalapack.function("pdsyevx")(*words, n, a, n, 0, 0, first, 3, 0.0, ldz=n)
     assert (result.info, result.m) == (wrong, 0)
+    assert not result.w.any()
 
 
 @pytest.mark.parametrize("n", [1, 63, 65, 500])
@@ -392,6 +394,8 @@ def test_factors_are_not_taken_from_the_caller(scalapack):
         "F", "N", 3, 1, np.eye(3, order="F"), 3, np.ones((3, 1)), 3, ldx=3
     )
     assert result.info == -1
+    for unknown in result.x, result.rcond, result.ferr, result.berr:
+        assert np.isnan(unknown).all()
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 200, 30_001])
