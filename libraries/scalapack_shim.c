@@ -6,6 +6,7 @@
    so that besides the caller's array no process holds more than its own part of a matrix. */
 #include "scalapack_processes.h"
 #include <ctype.h>
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 
@@ -406,7 +407,8 @@ void farcall_pdsyevx_(const char *jobz, const char *range, const char *uplo, con
                  &length, more, &integers, failed, clusters, gaps, info);
         free(work);
         free(more);
-        length += *n * *n;
+        const double enough = length + (double)*n * *n;
+        length = enough < INT_MAX ? (int)enough : INT_MAX;
     }
     if (toupper(*jobz) == 'V' && !is_refused)
         gather(grid, z, *ldz, &of_z);
