@@ -134,6 +134,9 @@ pub enum StartError {
         /// The reason.
         text: String,
     },
+    /// A signal came before the parent daemon had answered.
+    #[error("the daemon was stopped while it joined the parent daemon at {0}")]
+    Stopped(SocketAddr),
     /// The engine cannot start.
     #[error(transparent)]
     Engine(#[from] farcall_channel::EngineError),

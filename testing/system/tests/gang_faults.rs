@@ -1,15 +1,15 @@
 //! Tests gang jobs and daemons that fail, hang or fill their network. The other jobs must continue.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use farcall_system::gang::{Node, farcall_as, lines, text};
 use farcall_system::program::example;
 use farcall_system::{farcall, wait_until};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Two nodes of two slots each.
 fn cluster(options: &[&str]) -> (Node, Node) {
@@ -307,7 +307,7 @@ fn a_job_comes_by_tcp_with_the_secret() {
 #[test]
 fn prometheus_reads_metrics() {
     let port = {
-        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let free = TcpListener::bind("127.0.0.1:0").expect("a port");
         free.local_addr().expect("bound").to_string()
     };
     let daemon = Node::start(&["--metrics", &port, "--slice", "20ms"]);
@@ -418,4 +418,25 @@ fn a_daemon_that_is_killed_while_it_joins_is_lost() {
     wait_until("its node is gone", || root.nodes_of("3") == 2);
     let _again = Node::start(&options);
     wait_until("its name is free", || root.nodes_of("3") == 3);
+}
+
+/// The parent daemon accepts the connection and says nothing.
+#[test]
+fn a_daemon_that_waits_for_its_parent_ends_when_it_is_stopped() {
+    let parent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = parent.local_addr().expect("an address").to_string();
+    let state = tempfile::tempdir().expect("a folder");
+    let control = format!("@farcall-test-{}-waits", std::process::id());
+    let mut command = farcall();
+    command.args(["gang", "daemon", "--listen", "127.0.0.1:0", "--control"]);
+    command.args([&control, "--parent", &address]);
+    command.env("FARCALL_TOKEN", "the secret of these tests");
+    command.env("XDG_STATE_HOME", state.path());
+    let mut daemon = command.stdout(Stdio::null()).spawn().expect("it runs");
+    let _link = parent.accept().expect("it connects");
+    let begun = Instant::now();
+    let pid = Pid::from_child(&daemon);
+    kill_process(pid, Signal::TERM).expect("it runs");
+    assert!(daemon.wait().expect("it ends").success());
+    assert!(begun.elapsed() < Duration::from_secs(5));
 }

@@ -7,7 +7,7 @@ use crate::installed;
 use crate::log::Log;
 use crate::notify;
 use clap::{Args, ValueEnum};
-use farcall_gang::{Config, DEFAULT_CONTROL, Daemon, Form, Freeze};
+use farcall_gang::{Config, DEFAULT_CONTROL, Daemon, Form, Freeze, StartError};
 use farcall_quantity::{bytes, duration};
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -146,7 +146,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
             .ok()
             .and_then(|path| path.parent().map(Path::to_owned)),
     };
-    let daemon = Daemon::bind(config).map_err(Failure::failed)?;
+    let bound = Daemon::bind(config);
+    if let Err(stopped @ StartError::Stopped(_)) = &bound {
+        tracing::info!("{stopped}");
+        return Ok(());
+    }
+    let daemon = bound.map_err(Failure::failed)?;
     let (address, control) = daemon.addresses();
     notify::says_ready(format_args!("listening on {address} {control}"))?;
     daemon.run().map_err(Failure::failed)

@@ -176,13 +176,7 @@ impl Daemon {
 
     fn handle(&mut self, source: Source) {
         match source {
-            Source::Signals => {
-                let signals = process::take_signals(&self.signals);
-                let all = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
-                let ends = |signal: &i32| all.contains(signal);
-                self.is_ending |= signals.iter().any(ends);
-                self.node.reap();
-            }
+            Source::Signals => self.handle_signals(),
             Source::News => self.handle_news(),
             Source::Begun => self.node.take_begun(),
             Source::Connected => self.handle_connected(),
@@ -191,6 +185,15 @@ impl Daemon {
             Source::Link(id) => self.handle_link(id),
             Source::Output(job, rank, stream) => self.node.take_output(job, rank, stream),
         }
+    }
+
+    /// Handles the signals that have arrived.
+    pub(super) fn handle_signals(&mut self) {
+        let signals = process::take_signals(&self.signals);
+        let all = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+        let ends = |signal: &i32| all.contains(signal);
+        self.is_ending |= signals.iter().any(ends);
+        self.node.reap();
     }
 
     fn accept_tcp(&mut self) {

@@ -8,7 +8,7 @@ use crate::link::Link;
 use crate::proof::{self, Failure};
 use farcall_channel::Shape;
 use farcall_gang_proto::{Introduction, Message, Root, Settings, Switch, VERSION};
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -109,15 +109,48 @@ fn connect(address: SocketAddr, token: &str, silence: Duration) -> Result<Link, 
 }
 
 impl Daemon {
-    /// Becomes the root daemon, or joins the parent for the first time.
+    /// Becomes the root daemon, or joins the parent for the first time. A signal that stops the
+    /// daemon ends the wait for the parent.
     pub(super) fn join(&mut self) -> Result<(), StartError> {
         let Some(address) = self.config.parent else {
             self.begin_root();
             return Ok(());
         };
-        let link = connect(address, &self.config.token, self.config.silence)?;
-        self.introduce(link);
-        Ok(())
+        self.begin_to_connect(address)?;
+        loop {
+            let mut fds = [
+                PollFd::from_borrowed_fd(self.signals.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(self.joiner.news(), PollFlags::IN),
+            ];
+            match poll(&mut fds, None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(io::Error::from(error).into()),
+            }
+            self.handle_signals();
+            if self.is_ending {
+                return Err(StartError::Stopped(address));
+            }
+            if let Ok(made) = self.joiner.made.1.try_recv() {
+                self.introduce(made?);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Begins to connect to the parent daemon, in a thread of its own.
+    fn begin_to_connect(&self, address: SocketAddr) -> io::Result<()> {
+        let silence = self.config.silence;
+        let (token, made, news) = (
+            self.config.token.clone(),
+            self.joiner.made.0.clone(),
+            self.joiner.news.clone(),
+        );
+        let thread = std::thread::Builder::new().name("farcall-join".to_string());
+        let started = thread.spawn(move || {
+            let _ = made.send(connect(address, &token, silence));
+            let _ = rustix::io::write(&*news, &1u64.to_ne_bytes());
+        });
+        started.map(drop)
     }
 
     fn begin_root(&mut self) {
@@ -217,18 +250,7 @@ impl Daemon {
         let Some(address) = self.config.parent else {
             return;
         };
-        let silence = self.config.silence;
-        let (token, made, news) = (
-            self.config.token.clone(),
-            joiner.made.0.clone(),
-            joiner.news.clone(),
-        );
-        let thread = std::thread::Builder::new().name("farcall-join".to_string());
-        let started = thread.spawn(move || {
-            let _ = made.send(connect(address, &token, silence));
-            let _ = rustix::io::write(&*news, &1u64.to_ne_bytes());
-        });
-        joiner.is_connecting = started.is_ok();
+        self.joiner.is_connecting = self.begin_to_connect(address).is_ok();
     }
 
     /// Handles a connection that was made, or has failed.
