@@ -21,6 +21,7 @@ use farcall_idl::{Mode, Param, Type};
 use farcall_npy::{Array, same_shape};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -292,8 +293,9 @@ impl Call {
             let given = texts.remove(&array.param);
             let is_missing = array.mode == Mode::Out && !handles.contains_key(&array.param);
             if is_missing || given.is_some() {
-                let bytes = usize::try_from(array.client_bytes).map_err(Failure::failed)?;
-                arrays.entry(array.param).or_insert_with(|| vec![0; bytes]);
+                if let Entry::Vacant(free) = arrays.entry(array.param) {
+                    free.insert(arrays::zeroed(array.client_bytes)?);
+                }
             }
             if let Some((texts, fields)) = given.zip(arrays.get_mut(&array.param)) {
                 let texts = texts.iter().map(String::as_bytes);

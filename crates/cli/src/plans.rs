@@ -226,9 +226,7 @@ fn get(server: &Server, name: &str) -> Result<Array, Failure> {
     let handle = server.data(&name)?;
     let form = handle.form();
     let element = form.ty().map_err(Failure::failed)?;
-    let bytes = form.bytes().map_err(Failure::failed)?;
-    let mut elements = vec![0; usize::try_from(bytes).map_err(Failure::failed)?];
-    handle.get(&mut elements)?;
+    let elements = handle.fetch()?;
     let array = Array::new(element, form.shape.clone(), order_of(form), elements);
     array.ok_or_else(|| Failure::failed(format!("named data `{name}` are not numbers")))
 }

@@ -61,6 +61,7 @@ mod estimator;
 mod function;
 mod grid;
 mod handle;
+mod memory;
 mod metaserver;
 mod offer;
 mod options;

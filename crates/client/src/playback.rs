@@ -7,6 +7,7 @@ use crate::argument::Argument;
 use crate::call::LaidOut;
 use crate::error::Error;
 use crate::function::Function;
+use crate::memory::zeroed;
 use crate::server::Server;
 use crate::transaction::{ArgumentOptions, Deferred, Report, Transaction};
 use farcall_idl::{ArrayLayout, Interface, Layout, Mode, Order, Param, Scalar, Type};
@@ -280,7 +281,7 @@ impl Playback {
         let length = usize::try_from(array.client_bytes).map_err(wrong)?;
         let bytes = match is_input {
             true => load(name, &form).map_err(wrong)?,
-            false => vec![0; length],
+            false => zeroed(array.client_bytes)?,
         };
         if bytes.len() != length {
             let given = bytes.len();

@@ -79,10 +79,7 @@ pub(super) fn to_json(array: &HandleStatus) -> Value {
 fn get(handle: &Handle, arguments: &Arguments, file: Option<&Path>) -> Result<(), Failure> {
     let form = handle.form();
     let element = form.ty().map_err(Failure::failed)?;
-    let bytes = form.bytes().map_err(Failure::failed)?;
-    let bytes = usize::try_from(bytes).map_err(Failure::failed)?;
-    let mut elements = vec![0; bytes];
-    handle.get(&mut elements)?;
+    let elements = handle.fetch()?;
     let order = match form.column_major {
         true => Order::ColumnMajor,
         false => Order::RowMajor,

@@ -2,6 +2,7 @@
 //! `results` prints them. The server keeps the results, unless the user asks to forget them.
 
 use super::id;
+use crate::arrays::zeroed;
 use crate::call::outputs;
 use crate::failure::Failure;
 use crate::progress;
@@ -69,8 +70,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         .iter()
         .filter(|array| array.mode.is_returned())
     {
-        let bytes = usize::try_from(array.client_bytes).map_err(Failure::failed)?;
-        arrays.insert(array.param, vec![0; bytes]);
+        arrays.insert(array.param, zeroed(array.client_bytes)?);
     }
     let mut to_fill: BTreeMap<usize, &mut Vec<u8>> = arrays
         .iter_mut()

@@ -408,12 +408,6 @@ impl Grid {
 
 /// Copies an array through the client, for servers that cannot reach each other.
 fn through_client(from: &Handle, server: &Server) -> Result<Handle, Error> {
-    let form = from.form().clone();
-    let length = form
-        .bytes()
-        .ok()
-        .and_then(|bytes| usize::try_from(bytes).ok());
-    let mut bytes = vec![0; length.unwrap_or(0)];
-    from.get(&mut bytes)?;
-    server.put(form, &bytes, false)
+    let bytes = from.fetch()?;
+    server.put(from.form().clone(), &bytes, false)
 }

@@ -5,10 +5,11 @@
 use crate::address::Address;
 use crate::data::Named;
 use crate::error::Error;
+use crate::memory::zeroed;
 use crate::remote::pages;
 use crate::remote::requests::arrays;
 use crate::remote::server::Server;
-use farcall_rpc_proto::{ArrayForm, HandleId, HandleRecord, Pull, Put};
+use farcall_rpc_proto::{ArrayForm, FailureKind, HandleId, HandleRecord, Pull, Put};
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -96,6 +97,16 @@ impl Handle {
     pub fn get(&self, bytes: &mut [u8]) -> Result<(), Error> {
         let unit = self.form.ty().map_or(1, farcall_idl::Type::swap_unit) as usize;
         arrays::get(&self.server.connection()?, self.id, bytes, unit)
+    }
+
+    /// Fetches the array in its own order, into memory of its size.
+    pub fn fetch(&self) -> Result<Vec<u8>, Error> {
+        let length = self.form.bytes();
+        let length =
+            length.map_err(|error| Error::failed(FailureKind::BadArgument, error.to_string()))?;
+        let mut bytes = zeroed(length)?;
+        self.get(&mut bytes)?;
+        Ok(bytes)
     }
 
     /// Lends the array: makes a name under which another server may read it, once and within a

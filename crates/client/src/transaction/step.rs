@@ -356,9 +356,8 @@ impl Shared<'_> {
                 Ok(handle)
             }
             Err(_) => {
-                let mut array = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
-                let got = copy.get(&mut array);
-                got.map_err(|error| Fault::before(other, error))?;
+                let got = copy.fetch();
+                let array = got.map_err(|error| Fault::before(other, error))?;
                 self.traffic.returned.fetch_add(bytes, Ordering::Relaxed);
                 self.upload(step, flow, &array)
             }
