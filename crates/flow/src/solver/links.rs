@@ -158,7 +158,7 @@ impl Runs {
 /// One link's list of flows inside a [`ListPool`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct List {
-    start: u32,
+    start: usize,
     len: u32,
     /// Size class: the list has `4 << class` entries. `0xff` before `start` is set.
     class: u8,
@@ -178,13 +178,13 @@ impl List {
 #[derive(Debug, Clone, Default)]
 pub(super) struct ListPool {
     entries: Vec<Slot>,
-    free: Vec<Vec<u32>>,
+    free: Vec<Vec<usize>>,
 }
 
 impl ListPool {
     #[inline]
     pub(super) fn get(&self, list: List) -> &[Slot] {
-        &self.entries[list.start as usize..(list.start + list.len) as usize]
+        &self.entries[list.start..list.start + list.len as usize]
     }
 
     #[inline]
@@ -192,14 +192,14 @@ impl ListPool {
         if list.class == EMPTY || list.len == 4 << list.class {
             self.enlarge(list);
         }
-        self.entries[(list.start + list.len) as usize] = slot;
+        self.entries[list.start + list.len as usize] = slot;
         list.len += 1;
     }
 
     /// Removes one entry. The order of the others can change.
     #[inline]
     pub(super) fn remove(&mut self, list: &mut List, slot: Slot) {
-        let (start, len) = (list.start as usize, list.len as usize);
+        let (start, len) = (list.start, list.len as usize);
         let entries = &mut self.entries[start..start + len];
         if let Some(at) = entries.iter().position(|&s| s == slot) {
             entries[at] = entries[len - 1];
@@ -221,12 +221,12 @@ impl ListPool {
         let start = self.free[class as usize].pop().unwrap_or_else(|| {
             let start = self.entries.len();
             self.entries.resize(start + (4usize << class), 0);
-            start as u32
+            start
         });
         if old.class != EMPTY {
-            let from = old.start as usize;
+            let from = old.start;
             self.entries
-                .copy_within(from..from + old.len as usize, start as usize);
+                .copy_within(from..from + old.len as usize, start);
             self.free[old.class as usize].push(old.start);
         }
         *list = List {
