@@ -5,6 +5,8 @@
 /// The contents of a header.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Dictionary {
+    /// The type of the elements. Of elements with fields, it is the list of them as it stands
+    /// there.
     pub(crate) descr: String,
     pub(crate) fortran_order: bool,
     pub(crate) shape: Vec<u64>,
@@ -25,7 +27,7 @@ impl Dictionary {
             let key = left.string()?;
             left.take(":")?;
             match key {
-                "descr" => descr = Some(left.string()?.to_string()),
+                "descr" => descr = Some(left.string().or_else(|| left.fields())?.to_string()),
                 "fortran_order" => order = Some(left.boolean()?),
                 "shape" => shape = Some(left.lengths()?),
                 _ => return None,
@@ -65,6 +67,29 @@ impl<'t> Text<'t> {
         self.0 = rest;
         // No known string needs an escape.
         (!string.contains('\\')).then_some(string)
+    }
+
+    /// The list of the fields of structured elements, which is not taken apart.
+    fn fields(&mut self) -> Option<&'t str> {
+        let text = self.0.trim_start();
+        let (mut depth, mut quote) = (0_usize, None);
+        for (at, letter) in text.char_indices() {
+            match (letter, quote) {
+                (_, Some(open)) if letter == open => quote = None,
+                (_, Some(_)) => {}
+                ('\'' | '"', None) => quote = Some(letter),
+                ('[' | '(', None) => depth += 1,
+                (']' | ')', None) if depth > 1 => depth -= 1,
+                (']' | ')', None) if depth == 1 => {
+                    let (fields, rest) = text.split_at(at + 1);
+                    self.0 = rest;
+                    return Some(fields);
+                }
+                _ if depth == 0 => return None,
+                _ => {}
+            }
+        }
+        None
     }
 
     fn boolean(&mut self) -> Option<bool> {
@@ -117,6 +142,14 @@ mod tests {
     }
 
     #[test]
+    fn the_fields_of_structured_elements_are_one_text() {
+        let fields = "[('x [', '<f8'), (\"y's\", [('z', '<i4', (2,))])]";
+        let text = format!("{{'descr': {fields}, 'fortran_order': False, 'shape': (3,), }}");
+        let read = Dictionary::read(&text).unwrap();
+        assert_eq!((read.descr.as_str(), read.shape), (fields, vec![3]));
+    }
+
+    #[test]
     fn a_text_that_is_not_a_dictionary_is_refused() {
         let whole = "{'descr': '<f8', 'fortran_order': False, 'shape': (3,), }";
         assert!(Dictionary::read(whole).is_some());
@@ -129,7 +162,10 @@ mod tests {
             ("(3,)", "(99999999999999999999,)"),
             ("'shape'", "'form'"),
             ("False", "0"),
-            ("'<f8'", "[('x', '<f8')]"),
+            ("'<f8'", "[('x', '<f8')"),
+            ("'<f8'", "]"),
+            ("'<f8'", "<f8"),
+            ("'<f8'", "é"),
             (", }", ", } x"),
         ] {
             assert_eq!(Dictionary::read(&whole.replace(from, to)), None, "{to}");

@@ -17,6 +17,9 @@ use farcall_idl::Type;
 pub const MOST_HEADER: usize = 64 << 10;
 /// Largest number of dimensions of an array.
 const MOST_DIMENSIONS: usize = 32;
+/// Letters that an error shows of a type. The list of the fields of structured elements may be
+/// long.
+const MOST_SHOWN: usize = 100;
 
 /// The description of the array in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +69,10 @@ impl Header {
             fortran_order,
             shape,
         } = Dictionary::read(text).ok_or(NpyError::Header)?;
-        let unknown = || NpyError::Element(descr.escape_debug().to_string());
+        let unknown = || {
+            let shown: String = descr.chars().take(MOST_SHOWN).collect();
+            NpyError::Element(shown.escape_debug().to_string().replace("\\'", "'"))
+        };
         let (element, is_swapped) = element(&descr).ok_or_else(unknown)?;
         let size = u64::from(element.size().ok_or_else(unknown)?);
         let bytes = match shape.contains(&0) {
@@ -242,7 +248,8 @@ mod tests {
     fn a_hostile_header_is_an_error_at_once() {
         let nested = format!("{}'<f8'{}", "[".repeat(30_000), "]".repeat(30_000));
         let text = format!("{{'descr': {nested}, 'fortran_order': False, 'shape': (3,), }}\n");
-        assert_eq!(Header::read(&file(2, &text)), Err(NpyError::Header));
+        let shown = "[".repeat(MOST_SHOWN);
+        assert_eq!(Header::read(&file(2, &text)), Err(NpyError::Element(shown)));
     }
 
     #[test]
@@ -260,6 +267,9 @@ mod tests {
                 "{descr}: {read:?}"
             );
         }
+        let fields = dict("<f8", "False", "(1,)").replace("'<f8'", "[('x', '<f8')]");
+        let expected = NpyError::Element("[('x', '<f8')]".to_owned());
+        assert_eq!(Header::read(&file(1, &fields)), Err(expected));
         let huge = dict("<f8", "False", "(4294967296, 4294967296)");
         assert_eq!(Header::read(&file(1, &huge)), Err(NpyError::Shape));
     }
