@@ -104,7 +104,8 @@ pub struct Failure {
 
 impl Failure {
     /// Reads `NAME@TIME`. The name is that of a link, which is one direction, or of a switch or
-    /// node, which fails with all its links.
+    /// node, which fails with all its links. Parallel links of an edge list have one name, and fail
+    /// together.
     ///
     /// # Errors
     /// Says what is wrong, and names some links and switches if there is no such name.
@@ -115,8 +116,9 @@ impl Failure {
         };
         let time = farcall_quantity::seconds(time).map_err(fail)?;
         let all = 0..platform.links() as LinkId;
-        if let Some(link) = all.clone().find(|&l| platform.link_name(l) == name) {
-            let links = vec![link];
+        let is_named = |l: &LinkId| platform.link_name(*l) == name;
+        let links: Vec<LinkId> = all.clone().filter(is_named).collect();
+        if !links.is_empty() {
             return Ok(Self { time, links });
         }
         let mut vertices = 0..platform.vertices() as u32;

@@ -215,6 +215,16 @@ fn a_mesh_of_two_nodes_in_a_dimension_has_one_link_in_each_direction() {
 }
 
 #[test]
+fn parallel_links_of_an_edge_list_fail_together() {
+    let edges = "both,0,1,1\nboth,0,1,1\nboth,0,s,1\nboth,s,1,1\n";
+    let platform = EdgeList::parse(edges).unwrap();
+    let links = |spec| Failure::parse(spec, &platform).unwrap().links;
+    assert_eq!(links("0 to 1@4"), [0, 2]);
+    assert_eq!(links("0 to s@4"), [4]);
+    assert_eq!(links("s@4"), [4, 5, 6, 7]);
+}
+
+#[test]
 fn a_way_around_a_failed_link_can_be_long() {
     let mut edges = "both,0,1,1\n".to_owned();
     let stops: Vec<String> = (1..40).map(|stop| format!("s{stop}")).collect();
