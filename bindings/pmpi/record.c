@@ -20,8 +20,8 @@
  *
  * A tag consists of bit 31 for a collective, 11 bits for the communicator, and 20 bits for the
  * program's tag or the number of the collective. So messages of different communicators do not
- * match, unless a process makes more than 2,048 of them, which the recorder reports. It also reports
- * the first tag of the program that has more bits.
+ * match, unless a process makes more than 2,048 of them, which the recorder reports. It also
+ * reports the first tag of the program that has more bits.
  */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -273,8 +273,8 @@ static uint32_t user_tag(const struct communicator *c, int tag) {
     static int told;
     if (tag > 0xfffff && !told++)
         fprintf(stderr,
-                "farcall record: rank %d: tag %d has more than 20 bits, of which the trace keeps the "
-                "last 20: messages with different tags may match in the simulation\n",
+                "farcall record: rank %d: tag %d has more than 20 bits, of which the trace keeps "
+                "the last 20: messages with different tags may match in the simulation\n",
                 world_rank, tag);
     return c->id << 20 | ((uint32_t)tag & 0xfffff);
 }

@@ -187,7 +187,8 @@ fn draw(graph: &str, path: &str) -> Result<(), String> {
     let text = |error: std::io::Error| error.to_string();
     let mut file = tempfile::NamedTempFile::new().map_err(text)?;
     file.write_all(graph.as_bytes()).map_err(text)?;
-    let python = std::env::var_os("FARCALL_PYTHON").unwrap_or_else(|| "python3".into());
+    let named = std::env::var_os("FARCALL_PYTHON").filter(|python| !python.is_empty());
+    let python = named.unwrap_or_else(|| "python3".into());
     let needs = "drawing needs Python with farcall and matplotlib; FARCALL_PYTHON names it";
     let run = Command::new(&python)
         .args(["-m", "farcall._graph"])

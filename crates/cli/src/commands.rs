@@ -1,7 +1,7 @@
 //! The names of the commands: where old names are now, and how the help groups them. Each command
 //! is described in its own module. Old names keep working and do not appear in the help.
 
-use clap::Command;
+use clap::{Arg, Command};
 use std::ffi::OsString;
 
 /// Old names of commands, and the commands that have taken their place.
@@ -58,6 +58,16 @@ pub(crate) fn with_present_name(words: impl IntoIterator<Item = OsString>) -> Ve
         words.splice(at..=at, present);
     }
     words
+}
+
+/// The command, for which an empty environment variable counts as unset.
+pub(crate) fn without_empty_variables(command: Command) -> Command {
+    let given = |arg: &Arg| arg.get_env().and_then(std::env::var_os);
+    let command = command.mut_args(|arg| match given(&arg) {
+        Some(value) if value.is_empty() => arg.env(None::<&'static str>),
+        _ => arg,
+    });
+    command.mut_subcommands(without_empty_variables)
 }
 
 /// The command with its subcommands in groups.

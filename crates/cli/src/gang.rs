@@ -76,7 +76,9 @@ fn pmix() -> Result<(), Failure> {
 
 /// The jobs of the gang daemon of this machine as one JSON object; `None` if there is no daemon.
 pub(crate) fn jobs_here() -> Option<Value> {
-    let control = std::env::var("FARCALL_GANG").unwrap_or_else(|_| DEFAULT_CONTROL.to_owned());
+    let named = std::env::var("FARCALL_GANG").ok();
+    let named = named.filter(|control| !control.is_empty());
+    let control = named.unwrap_or_else(|| DEFAULT_CONTROL.to_owned());
     let rows = Client::connect(&control).ok()?.jobs().ok()?;
     Some(jobs::listed(&rows))
 }

@@ -175,7 +175,8 @@ fn main() -> ExitCode {
 /// The command that was asked for.
 fn command() -> Command {
     let words = commands::with_present_name(std::env::args_os());
-    let mut matches = commands::in_groups(Cli::command()).get_matches_from(words);
+    let command = commands::without_empty_variables(Cli::command());
+    let mut matches = commands::in_groups(command).get_matches_from(words);
     match Cli::from_arg_matches_mut(&mut matches) {
         Ok(cli) => cli.command,
         Err(error) => error.exit(),
