@@ -153,6 +153,18 @@ impl Results<'_> {
         ))
     }
 
+    /// An array of strings that no file gets, and of which not all bytes can be printed.
+    pub(crate) fn inexact(&self) -> Option<&str> {
+        let mut printed = self.returned().filter(|(param, array, _)| {
+            param.is_fixed_texts() && !self.outputs.contains_key(&array.param)
+        });
+        let inexact = printed.find(|(_, array, bytes)| {
+            let length = array.text_length();
+            !texts::is_exact(bytes, length)
+        });
+        inexact.map(|(param, ..)| param.name.as_str())
+    }
+
     pub(crate) fn print(&self, receipts: &[(usize, Receipt)]) {
         let order = self.interface.order();
         for (param, paths) in self.written() {

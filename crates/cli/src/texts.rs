@@ -47,6 +47,11 @@ pub(crate) fn to_json(array: &ArrayLayout, fields: &[u8]) -> serde_json::Value {
     texts.map(String::from_utf8_lossy).collect()
 }
 
+/// Whether `to_json` shows all bytes of the texts: in other encodings than UTF-8 it cannot.
+pub(crate) fn is_exact(fields: &[u8], length: usize) -> bool {
+    read_texts(fields, length).all(|text| std::str::from_utf8(text).is_ok())
+}
+
 /// The first texts, for people.
 pub(crate) fn preview(array: &ArrayLayout, fields: &[u8], most: usize) -> String {
     let texts = read_texts(fields, array.text_length());
@@ -56,4 +61,16 @@ pub(crate) fn preview(array: &ArrayLayout, fields: &[u8], most: usize) -> String
         .map(|text| format!("{:?}", String::from_utf8_lossy(text)))
         .collect();
     format!("[{}{more}]", shown.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_that_are_not_utf_8_are_not_shown_exactly() {
+        assert!(is_exact("one two caf\u{e9}".as_bytes(), 13));
+        assert!(is_exact(b"", 4));
+        assert!(!is_exact(b"one caf\xe9", 4));
+    }
 }

@@ -106,6 +106,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     if arguments.forget {
+        if let Some(name) = results.inexact() {
+            return Err(Failure::failed(format!(
+                "the server keeps the call: `{name}` has strings that are not UTF-8, whose bytes \
+                 cannot be printed; write them to a file with -o {name}=FILE"
+            )));
+        }
         job.forget()?;
     }
     Ok(())
