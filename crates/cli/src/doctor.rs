@@ -68,16 +68,6 @@ struct Finding {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut findings = this_machine();
     findings.extend(server(arguments));
-    if let Some(path) = &arguments.bundle {
-        let server = arguments.server.connect().ok();
-        let status = server.and_then(|server| server.status().ok());
-        let files = (arguments.config.as_deref(), arguments.log.as_deref());
-        bundle::write(path, &findings, status, files)?;
-        failure::say(format_args!(
-            "wrote {}; read it before you send it",
-            path.display()
-        ));
-    }
     let is_bad = findings.iter().any(|finding| finding.state == State::Bad);
     if arguments.json {
         println!("{}", to_json(&findings, str::to_owned));
@@ -93,12 +83,31 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             anstream::println!("{colour}{mark}{colour:#}  {what:12} {text}");
         }
     }
-    match is_bad {
-        true => Err(Failure::failed(
+    let bundled = match &arguments.bundle {
+        Some(path) => write_bundle(path, &findings, arguments),
+        None => Ok(()),
+    };
+    if is_bad {
+        if let Err(failure) = bundled {
+            failure::print(failure);
+        }
+        return Err(Failure::failed(
             "something that calls need does not work; see the lines with `!!`",
-        )),
-        false => Ok(()),
+        ));
     }
+    bundled
+}
+
+fn write_bundle(path: &Path, findings: &[Finding], arguments: &Arguments) -> Result<(), Failure> {
+    let server = arguments.server.connect().ok();
+    let status = server.and_then(|server| server.status().ok());
+    let files = (arguments.config.as_deref(), arguments.log.as_deref());
+    bundle::write(path, findings, status, files)?;
+    failure::say(format_args!(
+        "wrote {}; read it before you send it",
+        path.display()
+    ));
+    Ok(())
 }
 
 fn to_json(findings: &[Finding], shown: impl Fn(&str) -> String) -> serde_json::Value {
