@@ -18,6 +18,20 @@ pub(crate) fn print(what: impl fmt::Display) {
     ));
 }
 
+/// Does all of several things, whichever of them fail. The last failure is that of the command, and
+/// those before it are printed.
+pub(crate) fn of_all(things: impl Iterator<Item = Result<(), Failure>>) -> Result<(), Failure> {
+    let mut last = Ok(());
+    for done in things {
+        if let Err(failure) = done
+            && let Err(earlier) = std::mem::replace(&mut last, Err(failure))
+        {
+            print(earlier);
+        }
+    }
+    last
+}
+
 /// Prints a line on standard error. The command goes on if the line cannot be written, as on a full
 /// disk: what it does matters more than what it says.
 pub(crate) fn say(what: impl fmt::Display) {

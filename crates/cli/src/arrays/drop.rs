@@ -1,12 +1,12 @@
 //! `farcall data drop`: drops stored arrays by id, and named data by name. It also accepts objects.
-//! The first failure ends the command, and what was dropped before stays dropped.
+//! An error does not keep the others from being dropped.
 
 use super::{Stored, stored};
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::objects;
 use crate::target::Target;
 use clap::Args;
-use farcall_client::HandleId;
+use farcall_client::{Error, HandleId, Server};
 
 /// Drop stored arrays or named data
 ///
@@ -26,14 +26,19 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let server = arguments.target.connect(None)?;
-    for dropped in &arguments.ids {
-        match dropped {
-            Dropped::Array(Stored::Handle(id)) => server.handle(*id)?.drop_array()?,
-            Dropped::Array(Stored::Data(name)) => server.drop_data(name)?,
-            Dropped::Object(id) => server.drop_object(*id)?,
-        }
+    let dropped = arguments
+        .ids
+        .iter()
+        .map(|dropped| drop_one(&server, dropped));
+    failure::of_all(dropped.map(|dropped| dropped.map_err(Failure::from)))
+}
+
+fn drop_one(server: &Server, dropped: &Dropped) -> Result<(), Error> {
+    match dropped {
+        Dropped::Array(Stored::Handle(id)) => server.handle(*id)?.drop_array(),
+        Dropped::Array(Stored::Data(name)) => server.drop_data(name),
+        Dropped::Object(id) => server.drop_object(*id),
     }
-    Ok(())
 }
 
 /// An array or an object at a server.

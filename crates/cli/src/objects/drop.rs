@@ -1,8 +1,9 @@
 //! `farcall object drop`: destroys persistent objects, which ends their processes. The server does
-//! it only for the user who made the object.
+//! it only for the user who made the object. An error does not keep the others from being
+//! destroyed.
 
 use super::object;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::target::Target;
 use clap::Args;
 use farcall_client::HandleId;
@@ -23,5 +24,5 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let server = arguments.target.connect(None)?;
     let dropped = arguments.ids.iter().map(|id| server.drop_object(*id));
-    Ok(dropped.collect::<Result<(), _>>()?)
+    failure::of_all(dropped.map(|dropped| dropped.map_err(Failure::from)))
 }

@@ -22,15 +22,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let server = arguments.target.connect(None)?;
-    let mut last = Ok(());
-    for name in &arguments.ids {
-        if let Err(failure) = release(&server, name)
-            && let Err(earlier) = std::mem::replace(&mut last, Err(failure))
-        {
-            failure::print(earlier);
-        }
-    }
-    last
+    failure::of_all(arguments.ids.iter().map(|name| release(&server, name)))
 }
 
 fn release(server: &Server, name: &ReservationName) -> Result<(), Failure> {
