@@ -2,13 +2,15 @@
 //! watched calls, however many there are, and runs their callbacks meanwhile.
 //!
 //! Everybody who asks about a call is told exactly once: when it has ended, was given up, or the
-//! deadline of the question has passed. The thread does not take outcomes.
+//! deadline of the question has passed. The thread does not take outcomes. A panic of somebody who
+//! is told, or of a callback, does not end it.
 
 use crate::pending::Pending;
 use crate::remote::{Attempt, Connection, Key, Watch};
 use farcall_spin::Waiter;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -38,8 +40,10 @@ struct Inbox {
 struct Call {
     pending: Arc<Pending>,
     deadline: Option<Instant>,
-    told: Box<dyn FnOnce() + Send>,
+    told: Told,
 }
+
+type Told = Box<dyn FnOnce() + Send>;
 
 /// A watched attempt, and all questions about its call.
 struct Watched {
@@ -175,7 +179,7 @@ impl Attendant {
             let is_watched = self.watched.contains_key(&key);
             if !is_watched && !self.watch.add(&attempt.request) {
                 if call.pending.has_ended() {
-                    return (call.told)();
+                    return tell(call.told);
                 }
                 // It continues with another attempt.
                 continue;
@@ -212,7 +216,7 @@ impl Attendant {
             any = true;
             for call in self.forget(*key) {
                 match call.deadline.as_ref().is_some_and(has_passed) {
-                    true => (call.told)(),
+                    true => tell(call.told),
                     false => self.take_on(call),
                 }
             }
@@ -230,5 +234,22 @@ impl Attendant {
         }
         self.watch.remove(key);
         calls
+    }
+}
+
+/// Tells somebody that a call is over. A panic, which has been printed, ends here: the others wait
+/// to be told.
+fn tell(told: Told) {
+    let _ = catch_unwind(AssertUnwindSafe(told));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_of_somebody_who_is_told_ends_there() {
+        let panics: fn() = || panic!("who is told panics");
+        tell(Box::new(panics));
     }
 }

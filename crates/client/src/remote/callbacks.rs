@@ -26,6 +26,23 @@ thread_local! {
     static NESTED: Cell<usize> = const { Cell::new(0) };
 }
 
+/// A level of nested callbacks, which ends with this, also if the callback panics. It has the
+/// number of those around it.
+struct Level(usize);
+
+impl Level {
+    fn begin(around: usize) -> Level {
+        NESTED.set(around + 1);
+        Level(around)
+    }
+}
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        NESTED.set(self.0);
+    }
+}
+
 impl Callbacks {
     /// Runs the callback that the server asks for.
     pub(crate) fn run(&self, callback: proto::Callback) -> Result<CallbackAnswer, Error> {
@@ -51,9 +68,9 @@ impl Callbacks {
             let text = format!("callbacks are nested {depth} deep");
             return Err(self.failed(name, text.into()));
         }
-        NESTED.set(depth + 1);
+        let level = Level::begin(depth);
         let done = function.run(&mut arguments);
-        NESTED.set(depth);
+        drop(level);
         done.map_err(|error| self.failed(name, error))?;
         Ok(arguments.answer())
     }

@@ -15,6 +15,7 @@ use crate::remote::requests::functions;
 use farcall_rpc_proto::client::Answer;
 use farcall_rpc_proto::{CallId, CallName, FailureKind, Times};
 use farcall_spin::Waiter;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
@@ -296,10 +297,16 @@ impl Request {
         })
     }
 
-    /// Does the work that the running function has asked for, if there is any.
+    /// Does the work that the running function has asked for, if there is any. If it panics, the
+    /// call is given up: this thread has other calls to work for.
     pub(crate) fn do_work(&self) {
-        if self.has_work(&self.connection.lock()) {
-            self.work();
+        if !self.has_work(&self.connection.lock()) {
+            return;
+        }
+        if catch_unwind(AssertUnwindSafe(|| self.work())).is_err() {
+            *self.worker() = None;
+            let text = "a callback of the call panicked";
+            self.give_up(Error::failed(FailureKind::Internal, text));
         }
     }
 
@@ -321,13 +328,16 @@ impl Request {
                 state.tell(|proto| proto.answer(self.id, &answer));
                 self.connection.send_soon(&mut state);
             }
-            Err(error) => {
-                let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-                *failed = Some(error);
-                drop(failed);
-                self.cancel();
-            }
+            Err(error) => self.give_up(error),
         }
+    }
+
+    /// Cancels the call, which ends with this error.
+    fn give_up(&self, error: Error) {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        *failed = Some(error);
+        drop(failed);
+        self.cancel();
     }
 
     fn worker(&self) -> MutexGuard<'_, Option<ThreadId>> {
