@@ -107,11 +107,16 @@ def rounded(value: Any, array: npt.NDArray[Any], dtype: npt.DTypeLike) -> str | 
     real = np.finfo(np.dtype(dtype))
     if array.dtype.kind not in "fc" or not (np.abs(array) >= 1 << real.nmant + 1).any():
         return None
-    numbers = np.asarray(value, dtype=object)
+    numbers = (_scalar(number) for number in np.asarray(value, dtype=object).flat)
     # A NumPy integer is no `int`.
-    large = (int(number) for number in numbers.flat if isinstance(number, int | np.integer))
+    large = (int(number) for number in numbers if isinstance(number, int | np.integer))
     lost = (number for number in large if int(real.dtype.type(number)) != number)
     return next(map(str, lost), None)
+
+
+def _scalar(number: Any) -> Any:
+    """The number of an array without dimensions; any other value as it is."""
+    return number[()] if isinstance(number, np.ndarray) and number.ndim == 0 else number
 
 
 def whole_lines(view: Any, axis: int, others: Sequence[Any]) -> npt.NDArray[Any] | None:
