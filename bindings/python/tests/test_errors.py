@@ -409,9 +409,7 @@ def test_integers_beside_other_numbers_are_not_rounded(server, beside):
     assert echo(2, [2**53, 0.5]).y.tolist() == [2**53, 0.5]
 
 
-@pytest.mark.parametrize(
-    "large", [np.int64(2**53 + 1), np.uint64(2**63 + 1), np.array(2**53 + 1)]
-)
+@pytest.mark.parametrize("large", [np.int64(2**53 + 1), np.uint64(2**63 + 1), np.array(2**53 + 1)])
 def test_integers_of_numpy_beside_other_numbers_are_not_rounded(server, large):
     echo = server.function("bench/echo")
     with pytest.raises(farcall.ArgumentError, match=f"the integer {large}, which float64 cannot"):

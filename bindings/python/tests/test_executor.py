@@ -46,6 +46,14 @@ def test_functions_and_lambdas_run_at_the_server(executor):
     assert isinstance(executor, concurrent.futures.Executor) and executor._max_workers == 2
 
 
+def test_an_executor_in_a_transaction_is_refused(remote):
+    servers = [farcall.connect(remote.address)]
+    with pytest.raises(RuntimeError, match="before the block"), farcall.transaction(servers):
+        farcall.Executor(remote.address)
+    with farcall.Executor(remote.address) as executor:
+        assert executor.submit(abs, -1).result() == 1
+
+
 scale = 1
 listed = []
 counted = 0

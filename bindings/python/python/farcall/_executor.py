@@ -19,7 +19,7 @@ from ._errors import ConnectionError as LostError
 from ._errors import Error, LibraryError, NotFoundError, ServerError, UnknownFunction
 from ._functions import FunctionPickles
 from ._group import JOIN_S, MOST_RETURNS, Cost, next_group, share
-from ._native import Function, Future, Handle, Server, connect
+from ._native import Function, Future, Handle, Server, connect, is_recording
 from ._pickled import (
     CONSTANTS,
     LEAST_BLOCK,
@@ -79,6 +79,11 @@ class Executor(concurrent.futures.Executor):
         retries: int = 2,
     ) -> None:
         """Connects to the servers, and compares their versions of Python and packages."""
+        if is_recording():
+            raise RuntimeError(
+                "an executor needs the results of its first calls at once, and the transaction of "
+                "this thread would record them: make the executor before the block"
+            )
         self._pickler = _cloudpickle()
         self._functions = FunctionPickles(functools.partial(_dump, self._pickler))
         self._modules = 0
