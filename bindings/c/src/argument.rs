@@ -211,8 +211,15 @@ pub(crate) unsafe fn read_knowing<'a>(
                 if let Some(kept) = handle::of_argument(value.data, function.client.server()) =>
             {
                 if wanted == Use::Submit {
-                    let text = "a stored array, which does not survive a restart of the \
-                                server as a durable call does: pass the array itself";
+                    let text = match kept {
+                        Argument::Source(_) => {
+                            "an address, which a durable call does not take: pass the array itself"
+                        }
+                        _ => {
+                            "a stored array, which does not survive a restart of the server as a \
+                             durable call does: pass the array itself"
+                        }
+                    };
                     return Err(problem(mismatch(param, text)));
                 }
                 kept
