@@ -1,6 +1,8 @@
 //! Manages peers: how they are discovered, prove that they are present, and leave. `peer` has the
-//! state of one. A peer carries traffic only after it has answered this node's session, so that a
-//! replayed message brings no peer back. The number of peers is bounded.
+//! state of one. A peer carries traffic only after it has answered this node's session. While a
+//! peer is known, replayed messages of its former sessions change nothing. A removed peer is
+//! forgotten with its sessions: a replayed answer to this node's session brings it back, until it
+//! has been silent for long enough. The number of peers is bounded.
 
 use super::{PEER_LOST, Trunk};
 use crate::control::{Sender, Traits};
