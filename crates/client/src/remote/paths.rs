@@ -14,6 +14,8 @@ const HOLDS: Duration = Duration::from_secs(300);
 /// How long the result "one connection is enough" is used. It is short because a busy machine can
 /// make the measurement wrong, and measuring again costs little.
 const HOLDS_FOR_ONE: Duration = Duration::from_secs(30);
+/// How long an address that did not answer is left out. A link that was down may be back.
+const AWAY: Duration = Duration::from_secs(300);
 /// Longest wait for another address of the server.
 const REACH: Duration = Duration::from_millis(500);
 
@@ -29,7 +31,8 @@ pub(super) enum Direction {
 pub(super) struct Paths {
     /// Connections after the first one, in the order in which they join, with the address of each.
     others: Vec<(Option<SocketAddr>, Arc<Connection>)>,
-    unreachable: Vec<SocketAddr>,
+    /// Addresses that did not answer, and when they were tried.
+    unreachable: Vec<(SocketAddr, Instant)>,
     /// Index of the connection for the next large call that travels on a single one.
     turn: usize,
     /// Number of connections that help in each direction, and when that was measured.
@@ -92,7 +95,9 @@ impl Paths {
         }
         let mut candidates: Vec<Option<SocketAddr>> = vec![None];
         candidates.extend(first.paths().into_iter().map(Some));
-        candidates.retain(|target| target.is_none_or(|target| !self.unreachable.contains(&target)));
+        self.unreachable.retain(|(_, when)| when.elapsed() < AWAY);
+        let is_away = |target: SocketAddr| self.unreachable.iter().any(|(away, _)| *away == target);
+        candidates.retain(|target| !target.is_some_and(is_away));
         let uses = |target: &Option<SocketAddr>| {
             let others = self
                 .others
@@ -110,7 +115,8 @@ impl Paths {
                 Some(connection)
             }
             Err(_) => {
-                self.unreachable.extend(target);
+                let now = Instant::now();
+                self.unreachable.extend(target.map(|target| (target, now)));
                 None
             }
         }
