@@ -131,6 +131,28 @@ def test_an_exception_in_a_transaction_is_chained_too(server):
         evaluate(n=5, f=interrupt)
 
 
+def test_a_callback_cannot_use_the_transaction_of_its_own_call(server):
+    asked = []
+
+    def ask(x, y):
+        uses = (
+            t.dot,
+            t.__enter__,
+            lambda: t.discard(np.empty(1)),
+            lambda: t.save("plan.toml", {}),
+        )
+        for use in uses:
+            with pytest.raises(RuntimeError, match="the transaction of its own call"):
+                use()
+        asked.append(x)
+        y[0] = x
+
+    with server.transaction() as t:
+        server.function("evaluate")(n=2, f=ask)
+    assert asked == [0, 1]
+    assert "evaluate" in t.dot()
+
+
 def test_a_callback_that_is_no_function_is_refused(server):
     evaluate = server.function("evaluate")
     for wrong in ({}, {"f": 3}, {"f": None}):

@@ -2,6 +2,7 @@
 //! the thread that waits for the call. A callable that fills none of its OUT arguments and returns
 //! nothing is an error.
 
+use crate::transaction::{self, Inside};
 use crate::{array, error};
 use farcall_client::{CallbackArguments, CallbackError, Scalar};
 use farcall_idl::{Interface, Mode, Type};
@@ -16,6 +17,8 @@ pub(crate) struct Callable {
     callable: Py<PyAny>,
     /// Whether it takes the OUT arguments, which it may fill. Otherwise it returns them.
     takes_out: bool,
+    /// The transaction of its call.
+    transaction: Option<usize>,
 }
 
 impl Callable {
@@ -33,15 +36,18 @@ impl Callable {
                 takes(callable, all)? || !takes(callable, all - out)?
             }
         };
+        let transaction = transaction::active(callable.py());
         Ok(Callable {
             callable: callable.clone().unbind(),
             takes_out,
+            transaction: transaction.map(|transaction| transaction.get().identity()),
         })
     }
 
     /// Runs it: numbers and texts go by value, arrays as new arrays. The contents of OUT and INOUT
     /// arrays go back, or what it returns for the OUT arrays.
     pub(crate) fn run(&self, arguments: &mut CallbackArguments<'_>) -> Result<(), CallbackError> {
+        let _inside = self.transaction.map(Inside::new);
         Python::attach(|py| self.call(py, arguments)).map_err(Into::into)
     }
 }

@@ -11,7 +11,7 @@ use crate::transaction_plan::made;
 use farcall_client::{Argument, ArgumentOptions, ArrayForm, Deferred, Identity, LaidOut, Report};
 use farcall_idl::{ArrayLayout, Order, Param, Type};
 use numpy::{PyArrayDescr, PyUntypedArray};
-use pyo3::exceptions::{PyImportError, PyValueError};
+use pyo3::exceptions::{PyImportError, PyRuntimeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
@@ -25,6 +25,26 @@ const SMALL: u64 = 4096;
 thread_local! {
     /// The transaction that records the calls of this thread.
     static ACTIVE: RefCell<Option<Py<Transaction>>> = const { RefCell::new(None) };
+    /// The transactions of whose calls this thread runs callbacks.
+    static INSIDE: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Until this is dropped, the thread runs a callback of a call of a transaction.
+pub(crate) struct Inside(());
+
+impl Inside {
+    pub(crate) fn new(transaction: usize) -> Inside {
+        INSIDE.with_borrow_mut(|inside| inside.push(transaction));
+        Inside(())
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.with_borrow_mut(|inside| {
+            inside.pop();
+        });
+    }
 }
 
 /// The transaction that records the calls of this thread.
@@ -102,6 +122,23 @@ impl Transaction {
             origins,
             state: Mutex::default(),
             running: Mutex::default(),
+        }
+    }
+
+    /// What tells it from all other transactions: objects of Python do not move.
+    pub(crate) fn identity(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Fails in a callback of one of its calls. The run holds `state`, and waits for the callback.
+    fn check_outside(&self) -> PyResult<()> {
+        let identity = self.identity();
+        match INSIDE.with_borrow(|inside| inside.contains(&identity)) {
+            true => {
+                let text = "a callback cannot use the transaction of its own call while it runs";
+                Err(PyRuntimeError::new_err(text))
+            }
+            false => Ok(()),
         }
     }
 
@@ -240,9 +277,10 @@ impl Transaction {
     fn __enter__<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, Self>> {
         if active(slf.py()).is_some() {
             let text = "a transaction is open on this thread already";
-            return Err(pyo3::exceptions::PyRuntimeError::new_err(text));
+            return Err(PyRuntimeError::new_err(text));
         }
         let this = slf.get();
+        this.check_outside()?;
         let is_over = this.lock(slf.py()).is_over;
         if is_over {
             this.forget(slf.py());
@@ -271,9 +309,11 @@ impl Transaction {
 
     /// Says that the contents of an array are not needed after the transaction: they do not travel
     /// to this program.
-    fn discard(&self, array: &Bound<'_, PyUntypedArray>) {
+    fn discard(&self, array: &Bound<'_, PyUntypedArray>) -> PyResult<()> {
+        self.check_outside()?;
         let range = array::address(array);
         self.lock(array.py()).client.discard(range);
+        Ok(())
     }
 
     /// Saves the calls recorded so far as a plan, which `farcall plan run` and `farcall.load_plan`
@@ -288,6 +328,7 @@ impl Transaction {
         arrays: &Bound<'_, PyDict>,
         run: bool,
     ) -> PyResult<()> {
+        self.check_outside()?;
         let mut names = Vec::new();
         for (name, array) in arrays.iter() {
             names.push((name.extract::<String>()?, identity(&array)?));
@@ -339,14 +380,15 @@ impl Transaction {
     }
 
     /// The graph in the DOT language.
-    fn dot(&self, py: Python<'_>) -> String {
-        self.lock(py).client.dot()
+    fn dot(&self, py: Python<'_>) -> PyResult<String> {
+        self.check_outside()?;
+        Ok(self.lock(py).client.dot())
     }
 
     /// The graph as a picture; this needs matplotlib.
     fn svg(&self, py: Python<'_>) -> PyResult<String> {
         let drawing = py.import("farcall._graph")?;
-        drawing.call_method1("svg", (self.dot(py),))?.extract()
+        drawing.call_method1("svg", (self.dot(py)?,))?.extract()
     }
 
     /// The picture in a notebook; nothing without matplotlib.
