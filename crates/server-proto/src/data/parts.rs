@@ -1,6 +1,7 @@
 //! Parts of stored arrays. They travel on any connection of their user, so that one array can
 //! travel over several. A part waits for its turn like a call that reads the array. Two parts that
-//! overlap and arrive at once leave a mixture, which is the client's fault.
+//! overlap and arrive at once leave a mixture, and so does a part that arrives while a call reads
+//! it. Both are the client's fault.
 
 use super::Data;
 use crate::action::Action;
@@ -56,7 +57,7 @@ impl Data {
             let is_here = array.is_some_and(|array| {
                 matches!(array.location, Location::Memory(_)) && !array.is_written()
             });
-            let text = "a call uses the array, or it is being written to disk";
+            let text = "a call writes the array or waits to write it, or the array is on the disk";
             let busy = || Failure::new(FailureKind::Busy, text);
             is_here.then_some(wanted).ok_or_else(busy)
         });
@@ -84,8 +85,8 @@ impl Data {
             && let (true, Some(memory)) = (call.streams.swap, call.memory.data.first().copied())
         {
             let unit = array.form.ty().map_or(1, farcall_idl::Type::swap_unit) as usize;
-            // No call uses the array. A client that fills the same part twice at once gets a
-            // mixture.
+            // No call writes the array. A client that fills a part which a call reads, or the same
+            // part twice at once, gets a mixture.
             cx.out.push(Action::SwapMemory {
                 memory,
                 offset: part.offset,
