@@ -70,6 +70,13 @@ struct Open {
     bulk: Option<Bulk>,
 }
 
+/// How a request has ended, until somebody takes it.
+struct Ended {
+    end: Result<Answer, Loss>,
+    /// As in [`Open`].
+    makes_array: bool,
+}
+
 /// A connection's state.
 pub(crate) struct State {
     proto: client::Connection,
@@ -79,7 +86,7 @@ pub(crate) struct State {
     /// Memory for requests that asked for it, until they take it.
     memories: HashMap<CallId, OwnedFd>,
     open: HashMap<CallId, Open>,
-    ended: HashMap<CallId, Result<Answer, Loss>>,
+    ended: HashMap<CallId, Ended>,
     /// Calls whose results had begun to arrive when the connection was lost.
     returning: HashSet<CallId>,
     /// Which thread waits at the socket for all, and which threads it must wake.
@@ -251,6 +258,10 @@ impl State {
         if let Some(open) = self.open.get_mut(&id) {
             open.makes_array = true;
         }
+        // Another thread at the socket may have read the answer already.
+        if let Some(ended) = self.ended.get_mut(&id) {
+            ended.makes_array = true;
+        }
     }
 
     /// Takes the callback that a call waits for, once.
@@ -273,7 +284,8 @@ impl State {
 
     /// Takes the end of a request if it has arrived, once.
     pub(crate) fn take_end(&mut self, id: CallId) -> Option<Result<Answer, Loss>> {
-        match (self.ended.remove(&id), &self.lost) {
+        let ended = self.ended.remove(&id).map(|ended| ended.end);
+        match (ended, &self.lost) {
             (None, Some(loss)) if !self.open.contains_key(&id) => Some(Err(loss.clone())),
             (end, _) => end,
         }
@@ -302,7 +314,11 @@ impl State {
 
     /// Gives a request up. Its memory is no longer touched.
     pub(crate) fn abandon(&mut self, id: CallId) {
-        self.ended.remove(&id);
+        if let Some(Ended { end, makes_array }) = self.ended.remove(&id)
+            && self.lost.is_none()
+        {
+            self.give_back(id, end, makes_array);
+        }
         self.memories.remove(&id);
         let Some(open) = self.open.get_mut(&id) else {
             return;
@@ -404,7 +420,11 @@ impl State {
                 if progress.is_some_and(|progress| progress.received > 0) {
                     self.returning.insert(id);
                 }
-                self.ended.insert(id, Err(loss.clone()));
+                let ended = Ended {
+                    end: Err(loss.clone()),
+                    makes_array: false,
+                };
+                self.ended.insert(id, ended);
             }
         }
         self.outgoing.clear();

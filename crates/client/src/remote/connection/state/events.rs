@@ -2,7 +2,7 @@
 //! event is allowed. A request that was abandoned gets nothing, and memory, objects or arrays that
 //! arrive for it are given back.
 
-use super::{Loss, Peer, State};
+use super::{Ended, Loss, Peer, State};
 use farcall_rpc_proto::client::{Answer, Event};
 use farcall_rpc_proto::{CallId, Callback, HandleId};
 use std::io;
@@ -27,25 +27,28 @@ impl State {
             return;
         };
         self.outgoing.withdraw(id, open.transfer.as_ref());
+        let makes_array = open.makes_array;
         if open.abandoned {
-            match end {
-                Ok(Answer::Shared(_)) => {
-                    self.memories.remove(&id);
-                    self.proto.unshare(id);
-                }
-                Ok(Answer::Created | Answer::Objects(_)) => self.proto.delete(id),
-                Ok(Answer::Handle(made)) if open.makes_array && !made.stays => {
-                    self.drop_made(made.id)
-                }
-                _ => {}
-            }
-            return;
+            return self.give_back(id, end, makes_array);
         }
         if let Some(mut transfer) = open.transfer {
             transfer.finish();
         }
-        self.ended.insert(id, end);
+        self.ended.insert(id, Ended { end, makes_array });
         self.seat.end(id);
+    }
+
+    /// Gives back what came with an answer that nobody takes.
+    pub(super) fn give_back(&mut self, id: CallId, end: Result<Answer, Loss>, makes_array: bool) {
+        match end {
+            Ok(Answer::Shared(_)) => {
+                self.memories.remove(&id);
+                self.proto.unshare(id);
+            }
+            Ok(Answer::Created | Answer::Objects(_)) => self.proto.delete(id),
+            Ok(Answer::Handle(made)) if makes_array && !made.stays => self.drop_made(made.id),
+            _ => {}
+        }
     }
 
     /// Drops an array that nobody waits for any more.
