@@ -116,21 +116,6 @@ fn stored(text: &str) -> Result<Stored, String> {
     })
 }
 
-/// Zeroed memory for an array of a call. The size can be absurd.
-pub(crate) fn zeroed(bytes: u64) -> Result<Vec<u8>, Failure> {
-    let none = || {
-        let text = format!("this machine has no memory for an array of {bytes} bytes");
-        Failure::failed(text)
-    };
-    let length = usize::try_from(bytes).map_err(|_| none())?;
-    let mut room = Vec::<u8>::new();
-    room.try_reserve_exact(length).map_err(|_| none())?;
-    // The compiler must not leave the question out.
-    drop(std::hint::black_box(room));
-    // `vec!` takes zeroed pages from the system, which `--dry-run` never touches.
-    Ok(vec![0; length])
-}
-
 /// `double (1000, 1000) in columns`.
 fn shown(form: &ArrayForm) -> String {
     let order = match (form.shape.len(), form.column_major) {

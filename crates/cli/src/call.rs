@@ -15,7 +15,7 @@ use crate::trace_out;
 use clap::Args;
 use farcall_client::{
     Argument, Callback, CallbackArguments, CallbackError, DurableCall, Error, Function, Interface,
-    LaidOut, Outcome, Output, ReservationName, Scalar,
+    LaidOut, Outcome, Output, ReservationName, Scalar, zeroed,
 };
 use farcall_idl::{Mode, Param, Type};
 use farcall_npy::{Array, same_shape};
@@ -300,7 +300,7 @@ impl Call {
             let is_missing = array.mode == Mode::Out && !handles.contains_key(&array.param);
             if is_missing || given.is_some() {
                 if let Entry::Vacant(free) = arrays.entry(array.param) {
-                    free.insert(arrays::zeroed(array.client_bytes)?);
+                    free.insert(zeroed(array.client_bytes)?);
                 }
             }
             if let Some((texts, fields)) = given.zip(arrays.get_mut(&array.param)) {

@@ -97,6 +97,7 @@ pub use farcall_rpc_proto::{
     Receipt, Rows, SourceOptions, TraceContext,
 };
 pub use function::Function;
+pub use memory::zeroed;
 pub use metaserver::Metaserver;
 pub use offer::{Offer, TimeParts};
 pub use options::Options;

@@ -5,8 +5,11 @@ use crate::error::Error;
 use farcall_rpc_proto::FailureKind;
 use std::hint::black_box;
 
-/// Zeroed memory of this size.
-pub(crate) fn zeroed(bytes: u64) -> Result<Vec<u8>, Error> {
+/// Zeroed memory of this size. Nothing is touched before it is used.
+///
+/// # Errors
+/// This machine has no memory of this size.
+pub fn zeroed(bytes: u64) -> Result<Vec<u8>, Error> {
     let none = || {
         let text = format!("this machine has no memory for an array of {bytes} bytes");
         Error::failed(FailureKind::TooLarge, text)

@@ -2,14 +2,13 @@
 //! `results` prints them. The server keeps the results, unless the user asks to forget them.
 
 use super::id;
-use crate::arrays::zeroed;
 use crate::call::outputs;
 use crate::failure::Failure;
 use crate::progress;
 use crate::results::{Results, SHOWN, print_times};
 use crate::target::Target;
 use clap::Args;
-use farcall_client::{Argument, Interface, JobId};
+use farcall_client::{Argument, Interface, JobId, zeroed};
 use farcall_idl::{ArrayLayout, Layout};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
