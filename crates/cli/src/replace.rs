@@ -93,7 +93,7 @@ mod tests {
         fs::write(&path, "older").unwrap();
         let other = fs::metadata(&path).unwrap().gid() + 1;
         if std::os::unix::fs::chown(&path, None, Some(other)).is_err() {
-            println!("skipped: only root can give a file to any group");
+            println!("SKIPPED: only root can give a file to any group");
             return;
         }
         file(&path, |out| out.write_all(b"new")).unwrap();
