@@ -195,10 +195,11 @@ class ServerProcess:
 def children(pid):
     """The ids of the children of a process."""
     found = []
-    for each in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
-        # The thread may have ended meanwhile.
-        with contextlib.suppress(OSError):
-            found += map(int, each.read_text().split())
+    # The process or a thread of it may end meanwhile.
+    with contextlib.suppress(OSError):
+        for each in pathlib.Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                found += map(int, (each / "children").read_text().split())
     return sorted(found)
 
 
