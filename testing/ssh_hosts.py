@@ -106,7 +106,7 @@ class Site:
         found = []
         for entry in pathlib.Path("/proc").iterdir():
             with contextlib.suppress(OSError):
-                words = (entry / "cmdline").read_text().split("\0")
+                words = (entry / "cmdline").read_text(errors="replace").split("\0")
                 if "serve" in words and any(str(self.runtime) in word for word in words):
                     found.append(int(entry.name))
         return found
