@@ -509,6 +509,11 @@ def test_joblib_takes_the_servers_of_a_parallel(remote, monkeypatch):
         assert os.getpid() not in joblib.Parallel(n_jobs=2)(tasks)
 
 
+def test_joblib_refuses_an_option_with_another_name(remote):
+    with pytest.raises(TypeError, match="'server'"):
+        joblib.parallel_config(backend="farcall", server=remote.address)
+
+
 def test_dask_computes_on_servers(executor):
     dask = pytest.importorskip("dask")
     total = dask.delayed(sum)([dask.delayed(pow)(n, 2) for n in range(10)])

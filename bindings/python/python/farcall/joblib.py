@@ -23,9 +23,19 @@ class Backend(ParallelBackendBase):  # type: ignore[misc]
     supports_retrieve_callback = True
     default_n_jobs = -1
 
-    def __init__(self, servers: Any = None, retries: int = 2, **options: Any) -> None:
-        """`servers` and `retries` are as for an executor, which this connects at the first use."""
-        super().__init__(**options)
+    def __init__(
+        self,
+        servers: Any = None,
+        retries: int = 2,
+        *,
+        nesting_level: int | None = None,
+        inner_max_num_threads: int | None = None,
+    ) -> None:
+        """`servers` and `retries` are as for an executor, which this connects at the first use.
+
+        joblib itself gives the others.
+        """
+        super().__init__(nesting_level=nesting_level, inner_max_num_threads=inner_max_num_threads)
         self._settings = self._wanted = (servers, retries)
         self._executor: Executor | None = None
 
