@@ -160,6 +160,35 @@ def test_a_call_that_a_server_has_not_begun_is_made_elsewhere():
     assert sweep.wait() == ["done"] * 9
 
 
+class Changing(Scripted):
+    """A function that overwrites an array that it reads, and notes its calls."""
+
+    interface = SimpleNamespace(
+        repeatable=True,
+        parameters=[SimpleNamespace(name="x", mode="INOUT", shape=["n"])],
+        convention="C",
+    )
+
+    def __init__(self, made, *errors):
+        super().__init__(*errors)
+        self.made = made
+
+    def call_async(self, *args):
+        self.made.append(args)
+        return super().call_async(*args)
+
+
+@pytest.mark.parametrize("returning", [False, True])
+def test_a_call_is_not_made_again_with_an_array_that_has_changed(returning):
+    lost = farcall.ConnectionError("lost")
+    lost._begun, lost._returning = True, returning
+    made = []
+    sweep = Sweep([(name, Changing(made, lost)) for name in ("a", "b")], [0], {}, False, 1)
+    with pytest.raises(farcall.ConnectionError, match="lost"):
+        sweep.wait()
+    assert len(made) == (1 if returning else 2)
+
+
 def test_a_file_of_a_lost_server_is_no_reason_to_wait_for_ever(monkeypatch):
     leave = Sweep._leave
 

@@ -161,9 +161,9 @@ impl Future {
             return;
         };
         let cancelled = || CancelledError::new_err("the call was cancelled");
-        let taken = py.detach(|| pending.take());
+        let (taken, returning) = py.detach(|| (pending.take(), pending.was_returning()));
         let outcome = match (error, taken) {
-            (Some(error), _) | (None, Some(Err(error))) => Err(error::from_client(py, &error)),
+            (Some(error), _) | (None, Some(Err(error))) => Err(failure(py, &error, returning)),
             (None, Some(Ok(outcome))) => Ok(outcome),
             (None, None) => Err(cancelled()),
         };
@@ -383,6 +383,20 @@ impl Future {
     /// Ends the coroutine.
     fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
         Future::coroutine(slf)?.call_method0("close").map(drop)
+    }
+}
+
+/// The exception of a call. `returning` says whether results had begun to arrive when it lost its
+/// server.
+fn failure(py: Python<'_>, error: &Error, returning: bool) -> PyErr {
+    let exception = error::from_client(py, error);
+    let told = match returning {
+        true => exception.value(py).setattr("_returning", true),
+        false => Ok(()),
+    };
+    match told {
+        Ok(()) => exception,
+        Err(error) => error,
     }
 }
 

@@ -271,6 +271,12 @@ impl Pending {
         self.lock().end.take().or_else(|| attempt.take())
     }
 
+    /// Whether results had begun to arrive when the call lost its server. An array that the call
+    /// reads and overwrites is no longer what it was.
+    pub fn was_returning(&self) -> bool {
+        self.current().request.was_returning()
+    }
+
     /// Gives the call up. The client no longer touches its arrays, the server ends it, and every
     /// wait for it returns.
     pub fn cancel(&self) {

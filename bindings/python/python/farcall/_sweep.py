@@ -526,7 +526,9 @@ class Sweep:
             waits = future.status().phase == "waiting"
         except Exception:  # An old server cannot say it, and the result says whether one is lost.
             return False
-        if not waits or not future.cancel():
+        # It may have begun meanwhile, and its results may be in arrays that it reads.
+        progress = future.progress() if waits else None
+        if progress is None or progress[2] > 0 or not future.cancel():
             return False
         with self._lock:
             self._slow.add(server)
@@ -564,8 +566,10 @@ class Sweep:
         if begun is None and not isinstance(error, ConnectionError):
             self._settle_all(entries, error)
             return
+        # An array that the call reads and overwrites is no longer what it was.
+        is_changed = getattr(error, "_returning", False) and _overwrites(function)
         with self._lock:
-            is_safe = function.interface.repeatable or begun is False
+            is_safe = not is_changed and (function.interface.repeatable or begun is False)
             moves = is_safe and self._serving > 1 and not self._cancelled
             if moves:
                 self._again.extend((server, entry) for entry in entries)
@@ -607,6 +611,12 @@ def _has_ended(future: Future, seconds: float = 0) -> bool:
     except (Exception, asyncio.CancelledError):
         return True
     return True
+
+
+def _overwrites(function: Function) -> bool:
+    """Whether a call reads arrays that its results overwrite."""
+    parameters = function.interface.parameters
+    return any(parameter.mode == "INOUT" and parameter.shape for parameter in parameters)
 
 
 class _LostError(Exception):
