@@ -258,9 +258,9 @@ impl Course {
         self.place = Some(place);
     }
 
-    /// What to do after a failure. `returning` is `None` if the call was not begun; otherwise it
-    /// says whether results had begun to arrive.
-    pub fn after(&self, trouble: Trouble, returning: Option<bool>) -> Next {
+    /// What to do after a failure. `changed` is `None` if the call was not begun; otherwise it says
+    /// whether results may be in arrays of the caller.
+    pub fn after(&self, trouble: Trouble, changed: Option<bool>) -> Next {
         let begun = match trouble {
             Trouble::NotBegun => false,
             Trouble::Lost => true,
@@ -279,14 +279,14 @@ impl Course {
             true => Next::Elsewhere,
             false => Next::End,
         };
-        let Some(returning) = returning.filter(|_| begun) else {
+        let Some(changed) = changed.filter(|_| begun) else {
             return elsewhere;
         };
         if !self.is_repeatable && !flaw::has(Flaw::RunsElsewhere) {
             return Next::Lost("its interface does not declare it `Repeatable \"yes\"`");
         }
-        match self.overwrites && returning {
-            true => Next::Lost("results had begun to arrive in arrays that the call reads"),
+        match self.overwrites && changed {
+            true => Next::Lost("its results may have changed arrays that it reads"),
             false => elsewhere,
         }
     }

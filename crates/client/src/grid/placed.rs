@@ -505,8 +505,8 @@ impl Continues for Call {
         let after = match self.reading.take() {
             Some(_) => self.course.after(trouble_at_start(&error), None),
             None => {
-                let returning = ended.request.was_returning();
-                self.course.after(trouble(&error), Some(returning))
+                let changed = ended.has_changed(true);
+                self.course.after(trouble(&error), Some(changed))
             }
         };
         match after {

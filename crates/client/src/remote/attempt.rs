@@ -21,6 +21,8 @@ pub(crate) struct Attempt {
     start: Instant,
     /// Whether arrays of the call lie in shared memory.
     pub(crate) shares: bool,
+    /// Whether the function fills arrays of the caller in place, in shared memory.
+    in_place: bool,
     part: Mutex<Part>,
 }
 
@@ -64,6 +66,7 @@ impl Attempt {
         Attempt {
             request,
             shares: staging.is_some(),
+            in_place: false,
             staging: Mutex::new(staging),
             library,
             start,
@@ -86,6 +89,17 @@ impl Attempt {
             part: Mutex::new(Part::Reading(None)),
             ..Attempt::new(request, None, None, Instant::now())
         }
+    }
+
+    /// The same attempt; says whether the function fills arrays of the caller in place.
+    pub(crate) fn in_place(self, in_place: bool) -> Attempt {
+        Attempt { in_place, ..self }
+    }
+
+    /// Whether it may have changed arrays of the caller when it lost its server, which had begun
+    /// with the call or not.
+    pub(crate) fn has_changed(&self, begun: bool) -> bool {
+        (begun && self.in_place) || self.request.was_returning()
     }
 
     /// Whether it failed because an array of the call is gone, before the server began with the

@@ -218,6 +218,7 @@ impl Function {
         let paths = (interface.moves_files()).then(|| prepared.call.scalars.clone());
         let reply = self.reply(&connection, prepared)?;
         let layout = &mut prepared.layout;
+        let in_place = staging::fills_in_place(&connection, arguments, layout);
         // SAFETY: the caller makes the same promise.
         let staging = unsafe { staging::place(&connection, interface, arguments, layout) };
         prepared.tell_places();
@@ -231,7 +232,7 @@ impl Function {
             prepared.call.scalars = paths;
         }
         let library = self.description().library.clone();
-        Ok(Attempt::new(request?, staging, library, start))
+        Ok(Attempt::new(request?, staging, library, start).in_place(in_place))
     }
 
     /// Chooses the connection for a call, and sets the numbers of the function and the object on

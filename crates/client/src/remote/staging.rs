@@ -101,6 +101,20 @@ pub(crate) unsafe fn place(
     Some(staging)
 }
 
+/// Whether the function fills arrays of the caller in place. Nobody knows what is in them if it does
+/// not end.
+pub(crate) fn fills_in_place(
+    connection: &Connection,
+    arguments: &[Argument<'_>],
+    layout: &Layout,
+) -> bool {
+    let is_filled = |array: &ArrayLayout| {
+        let may_be = array.mode.is_returned() && array.place.is_none() && !array.is_shrunk;
+        may_be && born(connection, array, &arguments[array.param]).is_some()
+    };
+    connection.shares() && layout.arrays.iter().any(is_filled)
+}
+
 /// The location of an array that the caller made in shared memory. A section is copied instead, so
 /// that the library cannot reach the rest of the array.
 fn born(

@@ -268,7 +268,10 @@ impl Shared<'_> {
             attempt.request.cancel();
         }
         lock(&self.pending).retain(|other| !Arc::ptr_eq(other, &attempt));
-        outcome.map_err(|error| at(error, attempt.request.was_returning()))
+        outcome.map_err(|error| {
+            let touched = attempt.has_changed(!is_refusal(&error));
+            at(error, touched)
+        })
     }
 
     /// Counts the bytes that travel with a call.
