@@ -96,8 +96,8 @@ impl Attempt {
         Attempt { in_place, ..self }
     }
 
-    /// Whether it may have changed arrays of the caller when it lost its server, which had begun
-    /// with the call or not.
+    /// Whether it may have changed arrays of the caller when it lost its server. `begun` says
+    /// whether the server had begun with the call.
     pub(crate) fn has_changed(&self, begun: bool) -> bool {
         (begun && self.in_place) || self.request.was_returning()
     }

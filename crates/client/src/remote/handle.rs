@@ -99,7 +99,8 @@ impl Handle {
         arrays::get(&self.server.connection()?, self.id, bytes, unit)
     }
 
-    /// Fetches the array in its own order, into memory of its size.
+    /// Fetches the array in its own order, into new memory of its size. Fails as [`Handle::get`]
+    /// does, and if this machine has no memory of that size.
     pub fn fetch(&self) -> Result<Vec<u8>, Error> {
         let length = self.form.bytes();
         let length =
