@@ -178,15 +178,15 @@ class Changing(Scripted):
         return super().call_async(*args)
 
 
-@pytest.mark.parametrize("returning", [False, True])
-def test_a_call_is_not_made_again_with_an_array_that_has_changed(returning):
+@pytest.mark.parametrize(("begun", "changed"), [(True, False), (True, True), (False, True)])
+def test_a_call_is_not_made_again_with_an_array_that_has_changed(begun, changed):
     lost = farcall.ConnectionError("lost")
-    lost._begun, lost._returning = True, returning
+    lost._begun, lost._changed = begun, changed
     made = []
     sweep = Sweep([(name, Changing(made, lost)) for name in ("a", "b")], [0], {}, False, 1)
     with pytest.raises(farcall.ConnectionError, match="lost"):
         sweep.wait()
-    assert len(made) == (1 if returning else 2)
+    assert len(made) == (1 if begun and changed else 2)
 
 
 def test_a_file_of_a_lost_server_is_no_reason_to_wait_for_ever(monkeypatch):

@@ -161,9 +161,9 @@ impl Future {
             return;
         };
         let cancelled = || CancelledError::new_err("the call was cancelled");
-        let (taken, returning) = py.detach(|| (pending.take(), pending.was_returning()));
+        let (taken, changed) = py.detach(|| (pending.take(), pending.has_changed()));
         let outcome = match (error, taken) {
-            (Some(error), _) | (None, Some(Err(error))) => Err(failure(py, &error, returning)),
+            (Some(error), _) | (None, Some(Err(error))) => Err(failure(py, &error, changed)),
             (None, Some(Ok(outcome))) => Ok(outcome),
             (None, None) => Err(cancelled()),
         };
@@ -386,12 +386,12 @@ impl Future {
     }
 }
 
-/// The exception of a call. `returning` says whether results had begun to arrive when it lost its
-/// server.
-fn failure(py: Python<'_>, error: &Error, returning: bool) -> PyErr {
+/// The exception of a call. `changed` says whether arrays of the caller may have changed if the call
+/// has lost its server.
+fn failure(py: Python<'_>, error: &Error, changed: bool) -> PyErr {
     let exception = error::from_client(py, error);
-    let told = match returning {
-        true => exception.value(py).setattr("_returning", true),
+    let told = match changed {
+        true => exception.value(py).setattr("_changed", true),
         false => Ok(()),
     };
     match told {

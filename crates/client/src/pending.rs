@@ -271,10 +271,10 @@ impl Pending {
         self.lock().end.take().or_else(|| attempt.take())
     }
 
-    /// Whether results had begun to arrive when the call lost its server. An array that the call
-    /// reads and overwrites is no longer what it was.
-    pub fn was_returning(&self) -> bool {
-        self.current().request.was_returning()
+    /// Whether a call that has lost its server, which had begun with it, may have changed arrays of
+    /// the caller: results had begun to arrive, or the function worked in place in shared memory.
+    pub fn has_changed(&self) -> bool {
+        self.current().has_changed(true)
     }
 
     /// Gives the call up. The client no longer touches its arrays, the server ends it, and every

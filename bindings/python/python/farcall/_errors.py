@@ -13,8 +13,8 @@ class Error(Exception):
     fault: str = "machine"
     # If the server of a call is gone: whether it may have begun with the call.
     _begun: bool | None = None
-    # Whether results of the call had begun to arrive then.
-    _returning: bool = False
+    # Whether it may have changed arrays of the caller, if it had begun.
+    _changed: bool = False
 
 
 class ArgumentError(Error, TypeError, ValueError):

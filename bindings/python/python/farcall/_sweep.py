@@ -567,7 +567,8 @@ class Sweep:
             self._settle_all(entries, error)
             return
         # An array that the call reads and overwrites is no longer what it was.
-        is_changed = getattr(error, "_returning", False) and _overwrites(function)
+        is_changed = begun is not False and getattr(error, "_changed", False)
+        is_changed = is_changed and _overwrites(function)
         with self._lock:
             is_safe = not is_changed and (function.interface.repeatable or begun is False)
             moves = is_safe and self._serving > 1 and not self._cancelled
