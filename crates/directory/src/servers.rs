@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Servers {
     places: Vec<Option<Entry>>,
     by_number: BTreeMap<u64, usize>,
-    /// Positions of servers whose state must be updated.
+    /// Positions of servers whose state must be updated, each once.
     stale: Vec<usize>,
     /// No lease ends before this time.
     first_end: f64,
@@ -80,15 +80,21 @@ impl Servers {
         if place == self.places.len() {
             self.places.push(None);
         }
-        self.places[place] = Some(entry);
+        let before = self.places[place].replace(entry);
         self.by_number.insert(number, place);
-        self.stale.push(place);
+        if before.is_none_or(|before| !before.stale) {
+            self.stale.push(place);
+        }
         place
     }
 
     pub(crate) fn remove(&mut self, number: u64) -> Option<Entry> {
         let place = self.by_number.remove(&number)?;
-        self.places[place].take()
+        let entry = self.places[place].take()?;
+        if entry.stale {
+            self.stale.retain(|one| *one != place);
+        }
+        Some(entry)
     }
 
     /// Takes the servers whose state must be updated, with their positions.
@@ -119,5 +125,35 @@ impl Servers {
     /// Notes when a lease ends, for [`Servers::ended`].
     pub(crate) fn ends_at(&mut self, expires: f64) {
         self.first_end = self.first_end.min(expires);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Join;
+
+    /// A metaserver that nobody asks still reads the rows of others.
+    #[test]
+    fn a_server_is_updated_once_however_often_it_has_changed() {
+        let entry = |server| {
+            let join = Join {
+                server,
+                address: "farcall://host:3717".to_string(),
+                agent: "test".to_string(),
+                pes: 1,
+                memory: 0,
+                functions: Vec::new(),
+            };
+            Entry::new(join, 0.0, 10.0)
+        };
+        let mut servers = Servers::default();
+        for _ in 0..10 {
+            servers.insert(entry(1));
+            servers.change(1);
+            servers.insert(entry(2));
+            servers.remove(2);
+        }
+        assert_eq!(servers.take_stale(), [0]);
     }
 }
