@@ -266,7 +266,7 @@ impl Session {
         if let Some(why) = &self.peer.may_not_join {
             return Err(refuse(why.clone()));
         }
-        if self.joined.len() >= MOST_JOINED {
+        if self.joined.len() >= MOST_JOINED && !self.joined.contains(&join.server) {
             return Err(refuse(format!(
                 "{MOST_JOINED} servers have joined by one connection"
             )));

@@ -364,6 +364,27 @@ fn many_placements_are_counted_and_none_is_forgotten() {
     assert!((1..100).contains(&alone), "{alone}");
 }
 
+#[test]
+fn a_server_that_has_joined_updates_its_record_though_no_other_may_join() {
+    let (mut directory, mut server) = (with(0), session(1, "alice"));
+    let reached = |address: &str| Ok(address.to_string());
+    let most = MOST_JOINED as u64;
+    for number in 1..=most {
+        let at = (&mut directory, T0);
+        server.join(at, join(number), reached).unwrap();
+    }
+    let at = (&mut directory, T0);
+    assert!(server.join(at, join(most + 1), reached).is_err());
+    let functions = Vec::new();
+    let fewer = Join {
+        functions,
+        ..join(1)
+    };
+    server.join((&mut directory, T0), fewer, reached).unwrap();
+    let others = directory.with_function("bench/null", None);
+    assert_eq!(others.count() as u64, most - 1);
+}
+
 /// Each connection accepts messages of a certain length only.
 #[test]
 fn an_answer_about_a_function_of_many_busy_servers_can_be_sent() {
