@@ -6,7 +6,7 @@ use farcall_directory::message::{
     Transfer,
 };
 use farcall_directory::shared::{Exchange, Write};
-use farcall_directory::{Change, Directory, Record, Settings, Viewer};
+use farcall_directory::{Change, Directory, Key, Record, Settings, Viewer};
 
 const NOW: f64 = 1.7e9;
 const ALICE: Viewer<'static> = Viewer {
@@ -321,6 +321,25 @@ fn a_row_of_the_store_does_not_replace_what_a_server_has_said_since() {
         directory.apply(NOW + 1.0, Record::from_bytes(row).unwrap());
     }
     assert_eq!(["old", "new"].map(|name| named(&directory, name)), [1, 0]);
+}
+
+#[test]
+fn a_full_directory_keeps_no_data_of_other_servers() {
+    let mut other = directory(2);
+    for server in [1, 2] {
+        let name = format!("of {server}");
+        hold(&mut other, server, vec![datum(&name, "alice", 1, false)]);
+    }
+    let mut full = Directory::new(Settings {
+        most_servers: 1,
+        ..Settings::default()
+    });
+    // A store returns the rows of a server and of its data in any order.
+    for key in [Key::Data(1), Key::Server(1), Key::Server(2), Key::Data(2)] {
+        full.apply(NOW, other.record(key).unwrap());
+    }
+    assert_eq!(full.data_count(), 1);
+    assert_eq!(holders(&full, ALICE, "of 1").len(), 1);
 }
 
 #[test]

@@ -173,8 +173,12 @@ impl Directory {
     /// server itself says here is newer. In a client, answers add up.
     pub(crate) fn apply_data(&mut self, record: DataRecord) -> bool {
         let (server, lease_s) = (record.server, self.settings.lease_s);
-        let entry = self.servers.get(&server);
-        if entry.is_some_and(|entry| entry.is_heard(self.now, lease_s)) {
+        let is_taken = match self.servers.get(&server) {
+            Some(entry) => !entry.is_heard(self.now, lease_s),
+            // The row of the server may come next, but a full table has no room for it.
+            None => self.servers.len() < self.settings.most_servers,
+        };
+        if !is_taken {
             return false;
         }
         if self.settings.forgets {
