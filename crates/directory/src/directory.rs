@@ -742,17 +742,14 @@ impl Directory {
     /// The paths between sites and servers: site, server, and the latency and rate in both
     /// directions.
     pub fn paths(&self) -> impl Iterator<Item = (&str, u64, [[Option<Forecast>; 2]; 2])> {
-        let pairs = self
-            .traffic
-            .sites()
-            .flat_map(|(site, name)| self.servers.keys().map(move |server| (site, name, *server)));
-        pairs.filter_map(|(site, name, server)| {
-            let paths = self.traffic.paths(site, server);
-            let known = paths.iter().any(Option::is_some);
+        let pairs = self.traffic.pairs();
+        pairs.into_iter().filter_map(|(site, server)| {
+            let name = self.traffic.site_name(site)?;
+            self.servers.place(server)?;
             let of = |path: Option<&Path>| {
                 path.map_or([None, None], |path| [path.latency(), path.rate()])
             };
-            known.then(|| (name, server, paths.map(of)))
+            Some((name, server, self.traffic.paths(site, server).map(of)))
         })
     }
 

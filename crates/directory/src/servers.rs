@@ -22,10 +22,6 @@ impl Servers {
         self.by_number.len()
     }
 
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &u64> {
-        self.by_number.keys()
-    }
-
     /// All servers in the order of their numbers.
     pub(crate) fn values(&self) -> impl Iterator<Item = &Entry> {
         self.by_number.values().map(|place| self.at(*place))

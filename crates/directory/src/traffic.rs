@@ -6,7 +6,7 @@
 use crate::message::record::{PathRecord, Values};
 use farcall_schedule::forecast::{Forecasts, Path};
 use farcall_schedule::placement::{PathDirection, Route};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Most recent transfers that are kept, to tell which of them shared a link.
 const MOST_RECENT: usize = 256;
@@ -121,10 +121,6 @@ impl Traffic {
 
     pub(crate) fn site_name(&self, site: u64) -> Option<&str> {
         self.sites.get(&site).map(String::as_str)
-    }
-
-    pub(crate) fn sites(&self) -> impl Iterator<Item = (u64, &str)> {
-        self.sites.iter().map(|(site, name)| (*site, name.as_str()))
     }
 
     /// Records a transfer that a user has measured. Returns whether it counts: an unusual time
@@ -252,6 +248,14 @@ impl Traffic {
     pub(crate) fn paths(&self, site: u64, server: u64) -> [Option<&Path>; 2] {
         let path = |from, to| self.forecasts.path(from, to);
         [path(site, server), path(server, site)]
+    }
+
+    /// The ends of all known paths in both orders: one of the two is a site and a server.
+    pub(crate) fn pairs(&self) -> BTreeSet<(u64, u64)> {
+        let known = self.forecasts.paths();
+        known
+            .flat_map(|((from, to), _)| [(from, to), (to, from)])
+            .collect()
     }
 
     /// The fastest path to a server and from it, over all sites; 0 if none is known.
