@@ -79,6 +79,17 @@ fn hint(closest: Option<&str>) -> String {
     }
 }
 
+/// Most functions that a refusal names.
+const MOST_NAMED: usize = 16;
+
+fn listed(found: &[String]) -> String {
+    let named = found[..found.len().min(MOST_NAMED)].join(", ");
+    match found.len().saturating_sub(MOST_NAMED) {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}
+
 /// Why a request of a peer is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -97,7 +108,7 @@ pub enum Refusal {
         closest: Option<String>,
     },
     /// Several modules have a function with this name.
-    #[error("`{name}` is several functions: {}; name one with its module", .found.join(", "))]
+    #[error("`{name}` is several functions: {}; name one with its module", listed(.found))]
     Ambiguous {
         /// The name that was asked for.
         name: String,

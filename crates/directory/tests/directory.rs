@@ -482,6 +482,31 @@ fn messages_have_bounds() {
     }
 }
 
+/// A connection accepts messages of at most 1 MiB.
+#[test]
+fn answers_about_many_servers_with_long_names_have_bounds() {
+    let mut directory = Directory::new(Settings::default());
+    for server in 1..=2000u64 {
+        let address = format!("farcall://{server}{:0>480}:3717", "");
+        let place = Join {
+            address,
+            ..join(server)
+        };
+        directory.join(T0, place).unwrap();
+    }
+    let question = Choose {
+        explain: true,
+        ..wanted("bench/null")
+    };
+    let told = directory.choose(T0, "site", &question).unwrap();
+    let (offers, bytes) = (told.offers.len(), told.to_bytes().len());
+    assert!(offers > 1000 && bytes < 1 << 20, "{offers}, {bytes} bytes");
+    let found: Vec<String> = (0..1000).map(|number| format!("m{number}/f")).collect();
+    let name = "f".to_string();
+    let refusal = Refusal::Ambiguous { name, found }.to_string();
+    assert!(refusal.contains("m15/f and 984 more; name"), "{refusal}");
+}
+
 /// Settings with low limits on calls, sites and servers.
 #[test]
 fn tables_have_bounds() {

@@ -1,13 +1,28 @@
 //! The answer about a function: records of its servers and of the paths to them. A connection
 //! accepts messages of a certain length only. So each server has a share of the answer, and where
 //! that is short, calls at the end of its queue, the path and learned times are left out. A client
-//! needs them only while no metaserver answers.
+//! needs them only while no metaserver answers. Of too many offers, the first ones are told.
 
-use crate::message::Message;
 use crate::message::record::{PathRecord, Record, ServerRecord};
+use crate::message::{Message, Offer};
 
 /// Bytes of all records. The most that a connection accepts is 1 MiB.
 const MOST_BYTES: usize = 900 << 10;
+/// Bytes of an offer beside its texts, at most.
+const OFFER_BYTES: usize = 128;
+
+/// The first offers that one answer has room for.
+pub(super) fn fitting(offers: impl Iterator<Item = Offer>) -> Vec<Offer> {
+    let mut left = MOST_BYTES;
+    let fits = |offer: &Offer| {
+        let refusal = offer.refusal.as_ref().map_or(0, String::len);
+        let bytes = OFFER_BYTES + offer.address.len() + refusal;
+        let rest = left.checked_sub(bytes);
+        left = rest.unwrap_or(0);
+        rest.is_some()
+    };
+    offers.take_while(fits).collect()
+}
 
 /// An answer in the making.
 pub(super) struct Answer {

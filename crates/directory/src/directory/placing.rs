@@ -1,5 +1,6 @@
 //! Placement: which server gets a call. The policies themselves are in `farcall-schedule`.
 
+use super::answer::fitting;
 use super::{Directory, Holder, Refusal};
 use crate::calls::{Placed, PlacementNote};
 use crate::message::{Choose, Chosen, MOST_SECONDS, Offer, TimeParts};
@@ -109,7 +110,7 @@ impl Directory {
             let offers = judged
                 .into_iter()
                 .map(|(server, terms)| self.offer(server, terms));
-            let (placement, offers) = (0, offers.collect());
+            let (placement, offers) = (0, fitting(offers));
             return Ok(Chosen { placement, offers });
         }
         let open = candidates.filter(|one| !wanted.exclude.contains(&one.id));
