@@ -8,6 +8,7 @@ use crate::call::{Done, Slot, Waiter, Wanted};
 use crate::failure::Failure;
 use crate::functions::described;
 use crate::openapi::{describe, openapi};
+use crate::page::is_plain;
 use crate::users::{self, Caller, Door, Guest, Users};
 use axum::Router;
 use axum::body::Body;
@@ -210,6 +211,9 @@ struct Shared {
     users: Arc<Users>,
     calls: Arc<Semaphore>,
     origins: Vec<HeaderValue>,
+    /// Whether somebody without a token has the identity of the gateway because only programs of
+    /// this host reach it.
+    trusts_host: bool,
     limits: Limits,
     /// True once the gateway ends.
     ending: watch::Sender<bool>,
@@ -259,6 +263,7 @@ impl Gateway {
                 users: Arc::new(users),
                 calls: Arc::new(Semaphore::new(limits.calls)),
                 origins,
+                trusts_host: config.own_identity && listen.ip().is_loopback(),
                 limits,
                 ending: watch::Sender::new(false),
             }),
@@ -386,14 +391,39 @@ async fn check_origin(
     request: Request,
     next: Next,
 ) -> Result<Response, Failure> {
+    let is_renamed = shared.trusts_host && may_be_renamed(&request, &shared.origins);
     match request.headers().get(header::ORIGIN) {
         Some(origin) if !shared.origins.contains(origin) => {
             let text = "web pages of this origin may not call; the operator of the gateway can \
                         allow it with --allow-origin";
             Err(Failure::new(StatusCode::FORBIDDEN, "NotAllowed", text))
         }
+        _ if is_renamed => {
+            let text = "a web page may ask whose name was made to point to this host; use the \
+                        address of the gateway, or send a token, or name its host with \
+                        --allow-origin";
+            Err(Failure::new(StatusCode::FORBIDDEN, "NotAllowed", text))
+        }
         _ => Ok(next.run(request).await),
     }
+}
+
+/// Whether a request can be that of a web page whose name was made to point to this host. It could
+/// read the answer. A browser leaves out the origin only if a page reads from its own host.
+fn may_be_renamed(request: &Request, origins: &[HeaderValue]) -> bool {
+    let headers = request.headers();
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    let is_safe = !reads
+        || request.uri().path() == "/healthz"
+        || headers.contains_key(header::ORIGIN)
+        || headers.contains_key(header::AUTHORIZATION);
+    let host = headers.get(header::HOST);
+    let host = host.and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let is_named = |origin: &HeaderValue| {
+        let origin = origin.to_str().ok();
+        origin.is_some_and(|origin| origin.split("://").nth(1) == Some(host))
+    };
+    !is_safe && !is_plain(host) && !origins.iter().any(is_named)
 }
 
 /// Who calls, as the request says.

@@ -228,7 +228,7 @@ fn is_foreign(headers: &HeaderMap) -> bool {
 }
 
 /// Whether a host is an address, and not a name that somebody else may have made.
-fn is_plain(host: &str) -> bool {
+pub(crate) fn is_plain(host: &str) -> bool {
     // An address of IPv6 is in brackets, and browsers leave out the usual port.
     let bare = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next(),

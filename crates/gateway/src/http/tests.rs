@@ -36,3 +36,33 @@ fn who_sends_all_before_it_reads_sees_why_it_was_refused() {
         "{answer}"
     );
 }
+
+#[test]
+fn a_page_whose_name_points_to_this_host_reads_nothing() {
+    let origins = [HeaderValue::from_static("https://lab.example.org")];
+    let is_refused = |method: Method, path: &str, headers: &[(HeaderName, &str)]| {
+        let mut request = axum::http::Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(name, *value);
+        }
+        may_be_renamed(&request.body(Body::empty()).unwrap(), &origins)
+    };
+    let host = |name: &'static str| (header::HOST, name);
+    let list = "/v1/functions";
+    let evil = "evil.example.org:3719";
+    assert!(is_refused(Method::GET, list, &[host(evil)]));
+    assert!(is_refused(Method::GET, list, &[]));
+    for name in [
+        "127.0.0.1:3719",
+        "localhost:3719",
+        "[::1]:3719",
+        "lab.example.org",
+    ] {
+        assert!(!is_refused(Method::GET, list, &[host(name)]), "{name}");
+    }
+    let token = (header::AUTHORIZATION, "Bearer token");
+    assert!(!is_refused(Method::GET, list, &[host(evil), token]));
+    assert!(!is_refused(Method::GET, "/healthz", &[host(evil)]));
+    // A browser says from which page a call comes, so that its origin is checked.
+    assert!(!is_refused(Method::POST, "/v1/call/f", &[host(evil)]));
+}
