@@ -339,8 +339,7 @@ impl Metaserver {
                 looked = Instant::now();
                 self.shared.follow_calendar(system_date());
             }
-            let now = self.shared.now();
-            self.shared.directory().advance(now);
+            self.advance();
             keeper.iter().for_each(Keeper::watch);
             self.record(false);
             for listener in &self.listeners {
@@ -358,6 +357,15 @@ impl Metaserver {
             spans.flush(LAST_SPANS);
         }
         Ok(())
+    }
+
+    /// Ends leases. Without a store, nobody else takes the changes of the directory.
+    fn advance(&self) {
+        let mut directory = self.shared.directory();
+        directory.advance(self.shared.now());
+        if self.shared.store.is_none() {
+            drop(directory.changes());
+        }
     }
 
     /// Passes the lines that have gathered to the recorder.
