@@ -167,7 +167,8 @@ impl Entry {
         let others = || calls.iter().filter(|call| !call.is_reserved());
         let reserved = (calls.len() - others().count()) as u32;
         let calls = report.map_or(0, |report| report.calls);
-        state.calls = calls.saturating_sub(reserved) + unseen.len() as u32;
+        let calls = calls.saturating_sub(reserved);
+        state.calls = calls.saturating_add(unseen.len() as u32);
         for call in others().filter(|call| call.phase == Phase::Running) {
             state.backlog.take(0.0, call.pes, call.left_after(age));
         }

@@ -79,14 +79,15 @@ fn of(directory: &mut Directory, now: f64, peer: &Peer, search: &str) -> Snapsho
 
 fn server(one: &ServerStatus<'_>) -> Server {
     let free = one.report.map_or(one.join.memory, |report| report.memory);
+    let add = |sum: u32, pes: u32| sum.saturating_add(pes);
     let used = one
         .report
-        .map(|report| report.running().map(|call| call.pes).sum());
+        .map(|report| report.running().map(|call| call.pes).fold(0, add));
     Server {
         address: short(&one.join.address),
         state: state(one).to_owned(),
         pes: one.join.pes,
-        pes_used: used.map(|used: u32| used.min(one.join.pes)),
+        pes_used: used.map(|used| used.min(one.join.pes)),
         pes_reserved: one.booked,
         calls: one.report.map_or(0, |report| report.calls).into(),
         backlog_s: one.backlog_s,
