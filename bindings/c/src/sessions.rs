@@ -89,8 +89,17 @@ impl Session {
         self.pending().clone()
     }
 
+    /// Whether this thread writes the last output of the call at the moment, and has the lock of
+    /// its end. The call has not ended for the program's function that gets the output.
+    fn moves_here(&self) -> bool {
+        self.under_way().is_some_and(|pending| pending.moves_here())
+    }
+
     /// The result of the call, if it has ended.
     pub(crate) fn settle(&self) -> Option<End> {
+        if self.moves_here() {
+            return None;
+        }
         let mut end = self.lock();
         if end.is_none() {
             let outcome = self.under_way()?.take()?;
@@ -130,7 +139,7 @@ impl Session {
     }
 
     fn give_up(&self, why: impl FnOnce() -> Problem) {
-        if self.is_over() {
+        if self.is_over() || self.moves_here() {
             return;
         }
         let mut end = self.lock();
@@ -154,11 +163,11 @@ impl Session {
     }
 }
 
-/// Waits until one of the sessions has ended; `false` if the time ends first. A callback cannot
-/// wait for its own call, which waits for the callback.
+/// Waits until one of the sessions has ended; `false` if the time ends first. A callback, or a
+/// function that gets output, cannot wait for its own call, which waits for it.
 fn wait_for_one(sessions: &[Arc<Session>], deadline: Option<Instant>) -> Result<bool, Problem> {
-    let calls_back_here = |pending: Arc<Pending>| pending.calls_back_here();
-    let is_own = |session: &Arc<Session>| session.under_way().is_some_and(calls_back_here);
+    let waits_here = |pending: Arc<Pending>| pending.calls_back_here() || pending.moves_here();
+    let is_own = |session: &Arc<Session>| session.under_way().is_some_and(waits_here);
     let others = sessions.iter().any(|session| !is_own(session));
     loop {
         if sessions.iter().any(|session| session.is_over()) {
@@ -175,7 +184,9 @@ fn wait_for_one(sessions: &[Arc<Session>], deadline: Option<Instant>) -> Result<
         };
         let own = pending.iter().filter_map(|pending| pending.deadline());
         let until = own.chain(deadline).min();
-        let pending: Vec<&Pending> = pending.iter().map(|pending| &**pending).collect();
+        // One whose last output this thread writes does not end before that.
+        let pending = pending.iter().map(|pending| &**pending);
+        let pending: Vec<&Pending> = pending.filter(|pending| !pending.moves_here()).collect();
         if !wait_any(&pending, until)? {
             sessions.iter().for_each(|session| session.expire());
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {

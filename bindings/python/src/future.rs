@@ -110,7 +110,8 @@ impl Future {
 
     /// The same for a caller who can wait for the call. A forked child cannot: the connection is
     /// the parent's. A callback of the call cannot: the call waits for the callback. Nor can a
-    /// signal handler that interrupts the thread while it moves the call to another server.
+    /// signal handler that interrupts the thread while it moves the call to another server, or a
+    /// function that gets the last output.
     fn awaitable(&self, py: Python<'_>) -> PyResult<Option<Arc<Pending>>> {
         let pending = self.pending(py);
         if pending.is_some() {
@@ -123,8 +124,9 @@ impl Future {
         let text = match (moves, calls_back) {
             (false, false) => return Ok(pending),
             (true, _) => {
-                "a signal handler cannot ask a call that its thread moves to another server; \
-                 return and ask later, or raise an exception to end the call"
+                "a signal handler cannot ask a call that its thread moves to another server, nor \
+                 can a function that gets the last output of the call; return and ask later, or \
+                 raise an exception to end the call"
             }
             (false, true) => {
                 "a callback cannot ask its own call; raise an exception to end the call"

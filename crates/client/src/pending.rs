@@ -27,8 +27,8 @@ pub struct Pending {
 }
 
 struct State {
-    /// How the call goes on. The thread that moves it has it meanwhile, without the lock:
-    /// [`crate::Options::on_interrupt`] may ask about the call on that thread.
+    /// How the call goes on. The thread that moves it has it meanwhile, without the lock: on that
+    /// thread, [`crate::Options::on_interrupt`] and [`crate::Output`] may ask about the call.
     call: Option<Box<dyn Continues>>,
     mover: Option<ThreadId>,
     /// The current attempt, or the last one.
@@ -101,8 +101,8 @@ impl Pending {
         state
     }
 
-    /// Whether this thread is about to move the call to another server, and was interrupted. It
-    /// can neither wait for the call nor give it up.
+    /// Whether this thread moves the call at the moment, to its end or to another server, and was
+    /// interrupted, or writes the last output. It can neither wait for the call nor give it up.
     pub fn moves_here(&self) -> bool {
         self.lock().mover == Some(thread::current().id())
     }
@@ -126,17 +126,24 @@ impl Pending {
         if state.over {
             return false;
         }
-        let Some(result) = ended.take() else {
-            return false;
-        };
         state.mover = Some(thread::current().id());
         let mut moving = Move {
             call: state.call.take(),
             pending: self,
         };
         drop(state);
-        let after = moving.call.as_mut().map(|call| call.after(ended, result));
+        // This may write the last output of the function, and the caller's function for it may ask
+        // about the call.
+        let result = ended.take();
+        let has_result = result.is_some();
+        let call = moving.call.as_mut();
+        let after = call
+            .zip(result)
+            .map(|(call, result)| call.after(ended, result));
         let mut state = moving.end();
+        if !has_result {
+            return false;
+        }
         match after {
             Some(After::Again(mut attempt)) => {
                 // The time-out is that of the call, and nobody else has the attempt yet.
@@ -268,7 +275,9 @@ impl Pending {
         if attempt.request.has_ended() && self.goes_on(&attempt) {
             return None;
         }
-        self.lock().end.take().or_else(|| attempt.take())
+        // The lock ends first: the attempt may write the last output.
+        let end = self.lock().end.take();
+        end.or_else(|| attempt.take())
     }
 
     /// Whether a call that has lost its server, which had begun with it, may have changed arrays of
@@ -288,8 +297,9 @@ impl Pending {
 }
 
 /// Waits until one of the calls has ended, at any server. Returns `false` if `deadline` passes
-/// first, or if `calls` is empty.
+/// first, or if `calls` is empty. A thread that moves one of the calls cannot wait for any of them.
 pub fn wait_any(calls: &[&Pending], deadline: Option<Instant>) -> Result<bool, Error> {
+    calls.iter().try_for_each(|call| call.check_wait())?;
     loop {
         let attempts: Vec<Arc<Attempt>> = calls.iter().map(|call| call.current()).collect();
         let requests: Vec<&Request> = attempts.iter().map(|attempt| &attempt.request).collect();

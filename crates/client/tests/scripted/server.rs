@@ -51,12 +51,26 @@ fn text(text: &str) -> Vec<u8> {
 }
 
 pub(crate) fn hello(version_min: u8, version_max: u8) -> Vec<u8> {
-    let fields = [
-        &[0x85][..],
-        &text("farcall"),
-        &[version_min, version_max, 0],
-        &text("script"),
-    ];
+    greeting([version_min, version_max, 0])
+}
+
+/// The greeting of a server that forwards what its functions print.
+pub(crate) fn hello_of_a_forwarder() -> Vec<u8> {
+    greeting([1, 1, 4])
+}
+
+/// What the function prints in the second request; the text has less than 24 bytes.
+pub(crate) fn printed(text: &[u8]) -> Vec<u8> {
+    frame(
+        18,
+        2,
+        &[&[0x81, 0x40 | text.len() as u8][..], text].concat(),
+    )
+}
+
+/// A greeting with the oldest and the newest version, and the features.
+fn greeting(numbers: [u8; 3]) -> Vec<u8> {
+    let fields = [&[0x85][..], &text("farcall"), &numbers, &text("script")];
     frame(1, 0, &fields.concat())
 }
 

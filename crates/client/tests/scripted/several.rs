@@ -1,10 +1,11 @@
 //! Tests of waiting for the first of several calls, at one server or at many, from several threads.
 //! Every wait must end when one of its calls ends, whichever thread moves the bytes.
 
-use super::server::{Script, whole_call};
+use super::server::{self, Script, whole_call};
 use farcall_client::{
-    Argument, Error, FailureKind, Options, Outcome, Pending, Scalar, Server, wait_any,
+    Argument, Error, FailureKind, Options, Outcome, Output, Pending, Scalar, Server, wait_any,
 };
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// A wait that ends by itself ends long before.
@@ -94,4 +95,33 @@ fn threads_that_wait_for_the_same_call_all_see_its_end() {
         assert!(waits.into_iter().all(|wait| wait.join().unwrap()));
     });
     call.take().expect("the end").unwrap();
+}
+
+/// The end of a line comes with the end of the call, so that it is written there.
+#[test]
+fn who_gets_the_last_output_can_ask_about_the_call() {
+    let ends = [server::printed(b"half a line"), server::done()].concat();
+    let interface = server::interface(1, 7, "Define f(IN int n) Calls \"C\" f(n);");
+    let script = Script::stalling(vec![server::hello_of_a_forwarder(), interface, ends]);
+    let call: Arc<OnceLock<Pending>> = Arc::default();
+    let lines: Arc<Mutex<Vec<String>>> = Arc::default();
+    let (asked, seen) = (call.clone(), lines.clone());
+    let output = Output::new(move |line| {
+        let call = asked.get().unwrap();
+        assert!(call.moves_here() && !call.is_done() && !call.has_ended());
+        assert!(call.take().is_none());
+        assert!(matches!(wait_any(&[call], None), Err(Error::Interrupted)));
+        seen.lock().unwrap().push(line.to_string());
+        Ok(())
+    });
+    let server = Server::connect(&script.address(), Options::default()).unwrap();
+    let function = server.function("f").unwrap().with_output(Some(output));
+    // SAFETY: the call has no arrays.
+    let begun = unsafe { function.start(&mut [Argument::Scalar(Scalar::Int(1))]) };
+    assert!(call.set(begun.unwrap()).is_ok());
+    let call = call.get().unwrap();
+    call.wait_timeout(BOUND).unwrap();
+    assert!(!call.moves_here());
+    assert!(matches!(call.take(), Some(Ok(_))));
+    assert_eq!(*lines.lock().unwrap(), ["half a line"]);
 }

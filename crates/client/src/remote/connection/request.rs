@@ -366,7 +366,10 @@ impl Request {
             return Ok(());
         }
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        match failed.take() {
+        let error = failed.take();
+        // The caller's function for the output runs without the lock.
+        drop(failed);
+        match error {
             Some(error) => Err(error),
             None => self.write(true),
         }
