@@ -5,6 +5,8 @@ use super::server::{self, Script, whole_call};
 use farcall_client::{
     Argument, Error, FailureKind, Options, Outcome, Output, Pending, Scalar, Server, wait_any,
 };
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -23,7 +25,11 @@ struct Arrays {
 
 /// Begins a call of `scale`; the caller keeps `arrays` until it is over.
 fn start(script: &Script, arrays: &mut Arrays) -> Pending {
-    let server = Server::connect(&script.address(), Options::default()).unwrap();
+    start_with(script, arrays, Options::default())
+}
+
+fn start_with(script: &Script, arrays: &mut Arrays, options: Options) -> Pending {
+    let server = Server::connect(&script.address(), options).unwrap();
     let arguments = &mut [
         Argument::Scalar(Scalar::Int(3)),
         Argument::In(&arrays.x),
@@ -124,4 +130,28 @@ fn who_gets_the_last_output_can_ask_about_the_call() {
     assert!(!call.moves_here());
     assert!(matches!(call.take(), Some(Ok(_))));
     assert_eq!(*lines.lock().unwrap(), ["half a line"]);
+}
+
+#[test]
+fn a_panic_of_on_interrupt_leaves_the_socket_to_others() {
+    let script = Script::late(whole_call(false, 16), 40 * SHORT);
+    let panics = Arc::new(AtomicBool::new(false));
+    let does = panics.clone();
+    let options = Options {
+        on_interrupt: Some(Arc::new(move || {
+            assert!(!does.load(Ordering::Relaxed), "as somebody wants it");
+            false
+        })),
+        ..Options::default()
+    };
+    let mut arrays = Arrays::default();
+    let call = start_with(&script, &mut arrays, options);
+    panics.store(true, Ordering::Relaxed);
+    let waited = catch_unwind(AssertUnwindSafe(|| call.wait_timeout(BOUND)));
+    assert!(waited.is_err());
+    let waited = catch_unwind(AssertUnwindSafe(|| wait_any(&[&call], later())));
+    assert!(waited.is_err());
+    panics.store(false, Ordering::Relaxed);
+    call.wait_timeout(BOUND).unwrap();
+    assert!(matches!(call.take(), Some(Ok(_))));
 }

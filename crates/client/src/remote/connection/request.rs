@@ -59,6 +59,18 @@ impl Reply {
     }
 }
 
+/// A thread that waits at the socket. If [`crate::Options::on_interrupt`] panics there, the other
+/// threads do not wait for it.
+struct Seated<'c>(&'c Connection);
+
+impl Drop for Seated<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.seat.leave();
+        state.seat.hand_over();
+    }
+}
+
 impl Request {
     pub(super) fn new(connection: Arc<Connection>, id: CallId) -> Request {
         let timeout = connection.options.timeout;
@@ -277,10 +289,12 @@ impl Request {
             state.seat.take();
             let outlook = state.outlook();
             drop(state);
+            let seated = Seated(connection);
             let waited = match !outlook.writing && spinning.look_again() {
                 true => Ok(()),
                 false => connection.wait(outlook, deadline, timeout),
             };
+            std::mem::forget(seated);
             state = connection.lock();
             state.seat.leave();
             if let Err(error) = waited {

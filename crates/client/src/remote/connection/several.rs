@@ -33,19 +33,27 @@ pub(crate) fn wait_for_any(
     requests: &[&Request],
     deadline: Option<Instant>,
 ) -> Result<bool, Error> {
-    let mut groups = group(requests);
-    let waited = wait(requests, &mut groups, deadline);
-    for group in &mut groups {
-        let mut state = group.connection.lock();
-        for id in &group.ids {
-            state.seat.remove(*id, &Waiter::asleep());
+    let mut groups = Groups(group(requests));
+    wait(requests, &mut groups.0, deadline)
+}
+
+/// The requests of all connections. The end of the wait leaves the sockets to other threads, also
+/// if [`crate::Options::on_interrupt`] panics.
+struct Groups(Vec<Group>);
+
+impl Drop for Groups {
+    fn drop(&mut self) {
+        for group in &self.0 {
+            let mut state = group.connection.lock();
+            for id in &group.ids {
+                state.seat.remove(*id, &Waiter::asleep());
+            }
+            if group.driving {
+                state.seat.leave();
+            }
+            state.seat.hand_over();
         }
-        if group.driving {
-            state.seat.leave();
-        }
-        state.seat.hand_over();
     }
-    waited
 }
 
 fn group(requests: &[&Request]) -> Vec<Group> {
