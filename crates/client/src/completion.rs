@@ -178,7 +178,9 @@ impl Attendant {
             let key = attempt.request.key();
             let is_watched = self.watched.contains_key(&key);
             if !is_watched && !self.watch.add(&attempt.request) {
-                if call.pending.has_ended() {
+                // This may write the last output. If that panics, the call is over.
+                let ended = catch_unwind(AssertUnwindSafe(|| call.pending.has_ended()));
+                if ended.unwrap_or(true) {
                     return tell(call.told);
                 }
                 // It continues with another attempt.
