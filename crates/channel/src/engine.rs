@@ -14,9 +14,10 @@ use farcall_random::SplitMix64;
 pub use faults::Faults;
 use job::JobPairs;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use socket::{Inbox, Packet, Socket};
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -349,9 +350,20 @@ impl Shared {
         let _ = poll(&mut sources, timeout.as_ref());
         for (bell, source) in bells.iter().zip(&sources) {
             if !source.revents().is_empty() {
-                let _ = rustix::io::read(bell, &mut [0; 8]);
+                silence(*bell);
             }
         }
+    }
+}
+
+/// Takes what a bell says, and never waits. A process of the gang job can make the descriptor that
+/// it shares with the engine one that waits, and can read it first.
+fn silence(bell: BorrowedFd<'_>) {
+    let (mut count, now) = ([0u8; 8], ReadWriteFlags::NOWAIT);
+    let taken = preadv2(bell, &mut [IoSliceMut::new(&mut count)], u64::MAX, now);
+    if matches!(taken, Err(Errno::NOSYS | Errno::OPNOTSUPP)) {
+        // A system that cannot read this way.
+        let _ = rustix::io::read(bell, &mut count);
     }
 }
 
@@ -388,4 +400,21 @@ fn is_said_by(last: &Header, answer: &Header) -> bool {
     let acks = last.kind == Kind::Ack && answer.kind == Kind::Ack;
     let of_one = (last.address, last.epoch) == (answer.address, answer.epoch);
     acks && of_one && last.transmission < answer.transmission
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::Timespec;
+
+    #[test]
+    fn a_bell_that_a_process_has_silenced_does_not_stop_the_engine() {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        // A plain read would wait for ever.
+        silence(bell.as_fd());
+        rustix::io::write(&bell, &1u64.to_ne_bytes()).unwrap();
+        silence(bell.as_fd());
+        let mut sources = [PollFd::new(&bell, PollFlags::IN)];
+        assert_eq!(poll(&mut sources, Some(&Timespec::default())), Ok(0));
+    }
 }
