@@ -82,7 +82,8 @@ impl Channel {
             });
         }
         let bit = 1 << number;
-        if membership.open.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
+        // Pairs with the close: another thread may have had the channel before.
+        if membership.open.fetch_or(bit, Ordering::Acquire) & bit != 0 {
             return Err(ChannelError::Open(number));
         }
         let make = |number| {
@@ -648,7 +649,7 @@ impl Drop for Channel {
         {
             membership
                 .open
-                .fetch_and(!(1 << self.number), Ordering::Relaxed);
+                .fetch_and(!(1 << self.number), Ordering::Release);
         }
     }
 }
