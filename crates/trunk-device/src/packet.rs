@@ -156,6 +156,14 @@ fn part(bytes: &[u8]) -> libc::iovec {
     }
 }
 
+/// A part that the kernel fills.
+fn place(bytes: &mut [u8]) -> libc::iovec {
+    libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast::<c_void>(),
+        iov_len: bytes.len(),
+    }
+}
+
 /// A message that consists of these parts.
 fn message(parts: &mut [libc::iovec]) -> libc::mmsghdr {
     // SAFETY: all bytes of a message header may be zero.
@@ -219,7 +227,7 @@ impl LinkDevice for PacketSocket {
     }
 
     fn receive(&mut self, _: Nanos, take: &mut dyn FnMut(Received)) -> io::Result<usize> {
-        let mut parts: Vec<_> = self.buffers.chunks(LARGEST).map(part).collect();
+        let mut parts: Vec<_> = self.buffers.chunks_mut(LARGEST).map(place).collect();
         let mut messages: Vec<_> = parts.chunks_mut(1).map(message).collect();
         for (message, stamp) in messages.iter_mut().zip(&mut self.stamps) {
             message.msg_hdr.msg_control = stamp.as_mut_ptr().cast();
