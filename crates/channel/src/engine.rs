@@ -21,6 +21,7 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -108,10 +109,18 @@ impl Engine {
             thread: AtomicU64::new(0),
         });
         let runner = shared.clone();
+        let (begins, begun) = channel::<()>();
         let thread = std::thread::Builder::new()
             .name("farcall-engine".to_string())
-            .spawn(move || runner.run())
+            .spawn(move || {
+                let id = rustix::thread::gettid().as_raw_nonzero().get();
+                runner.thread.store(id as u64, Ordering::Release);
+                drop(begins);
+                runner.run();
+            })
             .map_err(fail)?;
+        // Ends when the thread has told its number, or has ended.
+        let _ = begun.recv();
         Ok(Engine {
             shared,
             address: local,
@@ -252,8 +261,6 @@ impl Shared {
     }
 
     fn run(&self) {
-        let id = rustix::thread::gettid().as_raw_nonzero().get();
-        self.thread.store(id as u64, Ordering::Release);
         let clock = Instant::now();
         let mut turn = Turn {
             inbox: Inbox::new(),
