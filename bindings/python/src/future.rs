@@ -388,8 +388,8 @@ impl Future {
     }
 }
 
-/// The exception of a call. `changed` says whether arrays of the caller may have changed if the call
-/// has lost its server.
+/// The exception of a call. `changed` says whether arrays of the caller may have changed if the
+/// call has lost its server.
 fn failure(py: Python<'_>, error: &Error, changed: bool) -> PyErr {
     let exception = error::from_client(py, error);
     let told = match changed {
