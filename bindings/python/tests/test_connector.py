@@ -359,6 +359,16 @@ def test_a_column_can_be_wanted_twice():
     assert found.tolist() == [[3, 1, 3], [4, 2, 4]]
 
 
+def test_a_batch_that_ends_before_its_rows_is_refused():
+    buffer = pa.allocate_buffer(80, resizable=True)
+    column = pa.Array.from_buffers(pa.int64(), 10, [None, buffer])
+    batch = pa.record_batch([column], names=["a"])
+    # It was valid when it was made. A source says what it likes, and pyarrow reads it unchecked.
+    buffer.resize(8)
+    with pytest.raises(pa.ArrowInvalid, match="too small"):
+        arrow.gathered(batch.schema, [batch], None, "one", entry("https://a.org/"))
+
+
 def test_columns_that_no_type_holds_together_are_refused():
     ids, prices = np.array([2**53 + 1, 3]), np.array([0.5, 1.5])
     assert formats.side_by_side([ids], "one").dtype == np.int64

@@ -62,7 +62,10 @@ def gathered(
     for batch in batches:
         rows += batch.num_rows
         _bound(rows, schema, names, source, entry)
-        kept.append(batch.select(once))
+        part = batch.select(once)
+        # A source says what it likes of its lengths, and pyarrow would read beyond its bytes.
+        part.validate()
+        kept.append(part)
     picked = pa.schema([schema.field(name) for name in once])
     return _side_by_side(pa.Table.from_batches(kept, picked), names, source)
 
