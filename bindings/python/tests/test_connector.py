@@ -9,6 +9,7 @@ import pathlib
 import socket
 import sys
 import threading
+import types
 
 import farcall._connector
 import numpy as np
@@ -422,6 +423,23 @@ def test_a_part_that_breaks_off_is_resumed():
             found, version = web.Web(address, [allowed]).read(None, part)
             assert part.array(found).tolist() == array[10_000:end].tolist()
             assert (asked, version) == (ranges, '"1"')
+
+
+def test_a_page_of_an_ipv6_address_is_asked_for_by_that_address(monkeypatch):
+    sent = io.BytesIO()
+
+    def connect(*_):
+        answer = io.BytesIO(b"HTTP/1.1 204 No Content\r\n\r\n")
+        return types.SimpleNamespace(
+            sendall=sent.write, makefile=lambda *_: answer, close=lambda: None
+        )
+
+    monkeypatch.setattr(web, "connect", connect)
+    address = addresses.parse("http://[2001:db8::1]:8080/a")
+    allowed = entry("http://[2001:db8::1]:8080/")
+    answer = web.Answer(address, allowed, network.Deadline("one", 1.0), {})
+    assert answer.status == 204
+    assert b"\r\nHost: [2001:db8::1]:8080\r\n" in sent.getvalue()
 
 
 def test_a_wrong_entry_does_not_take_the_others_along():

@@ -36,7 +36,8 @@ class _Connection(http.client.HTTPConnection):
     """A connection to a checked address, with TLS for `https`."""
 
     def __init__(self, address: Address, entry: Entry, deadline: Deadline) -> None:
-        super().__init__(address.host, address.port)
+        # The line `Host` gets its brackets from http.client.
+        super().__init__(address.host.strip("[]"), address.port)
         self._to = (address, entry, deadline)
 
     def connect(self) -> None:
