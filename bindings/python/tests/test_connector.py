@@ -425,6 +425,36 @@ def test_a_part_that_breaks_off_is_resumed():
             assert (asked, version) == (ranges, '"1"')
 
 
+def test_a_part_of_packed_bytes_is_refused():
+    """A service of S3 sends an object in the coding with which it was stored."""
+
+    class Packed(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            is_part = "Range" in self.headers
+            self.send_response(206 if is_part else 200)
+            self.send_header("ETag", '"1"')
+            self.send_header("Content-Encoding", "gzip")
+            self.send_header("Content-Length", "16")
+            if is_part:
+                self.send_header("Content-Range", "bytes 0-15/16")
+            self.end_headers()
+            self.wfile.write(bytes(16))
+
+        def log_message(self, *_):
+            pass
+
+    asked = {"rows": (0, 1), "sha256": None, "shape": None, "by_columns": False}
+    asked |= {"element": "double", "big_endian": False}
+    with http.server.HTTPServer(("127.0.0.1", 0), Packed) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = addresses.parse(f"http://127.0.0.1:{server.server_port}/a.raw")
+        allowed = dataclasses.replace(entry(str(address)), time_limit_s=30.0)
+        part = parts.Part.of("raw", asked, str(address))
+        with pytest.raises(UnreachableError, match="coding gzip"):
+            web.Web(address, [allowed]).read(None, part)
+        server.shutdown()
+
+
 def test_a_page_of_an_ipv6_address_is_asked_for_by_that_address(monkeypatch):
     sent = io.BytesIO()
 

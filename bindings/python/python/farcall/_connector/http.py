@@ -202,8 +202,9 @@ class Web:
         """The bytes of a part, which all come from the version that has this head."""
         tag = _strong(answer.header("ETag"))
         span = _SPAN.fullmatch(answer.header("Content-Range") or "")
-        if tag is None or span is None or span[1] != "0":
-            # Two answers could be of two versions.
+        is_packed = (answer.header("Content-Encoding") or "identity") != "identity"
+        if is_packed or tag is None or span is None or span[1] != "0":
+            # Two answers could be of two versions, and packed bytes have no rows.
             answer.close()
             return self._read(None, None)
         whole = int(span[3])
