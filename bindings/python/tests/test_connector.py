@@ -481,3 +481,12 @@ def test_a_wrong_entry_does_not_take_the_others_along():
     wanted = r"https://x/` is not allowed.* An entry cannot be used: .*\[sources\.b\]"
     with pytest.raises(RefusedError, match=wanted), connector.told():
         addresses.find(connector.entries, addresses.parse("https://x/"))
+
+
+@pytest.mark.parametrize(
+    "address", ["postgresql://me:s3c@/ret@db.example.org/a", "https:me:s3c@/ret@db.example.org/a"]
+)
+def test_users_do_not_read_a_password_in_a_wrong_entry(address):
+    connector = loop._Connector({"sources": {"a": told_of(address)}, "folder": None})
+    assert "s3c" not in str(connector.problem)
+    assert "...@db.example.org/a` is not an address" in str(connector.problem)

@@ -27,6 +27,7 @@ _REMOTE = re.compile(
     r"(?P<scheme>[a-z0-9]+)://(?P<host>[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"
     r"(?P<path>/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)?(?:\?(?P<query>[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*))?"
 )
+_PASSWORD = re.compile(r"(`[^`:]*:(?://)?)[^`]*@")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]")
 _MOST_ESCAPES = 4
 _ESCAPE = re.compile(r"%(?=[0-9A-Fa-f]{2})")
@@ -79,8 +80,10 @@ class Entry:
             address = parse(told.pop("address"))
             endpoint = _endpoint(address, told.pop("endpoint"), told["region"])
         except RefusedError as error:
+            # Users read this text, and a password in an address is the operator's.
+            shown = _PASSWORD.sub(r"\1...@", str(error))
             raise RefusedError(
-                f"{error} ([sources.{name}] in the server's configuration)"
+                f"{shown} ([sources.{name}] in the server's configuration)"
             ) from None
         return cls(name=name, address=address, endpoint=endpoint, networks=networks, **told)
 
