@@ -75,6 +75,15 @@ def test_an_address_has_one_spelling(text, spelled):
     assert addresses.parse(spelled) == parsed
 
 
+@pytest.mark.parametrize(
+    "address",
+    ["postgresql://db.example.org/a?sslmode=verify-full", "flight://lab.example.org/a?v=2"],
+)
+def test_options_that_nothing_reads_are_refused(address):
+    with pytest.raises(RefusedError, match="takes nothing after a `\\?`"):
+        addresses.parse(address)
+
+
 def test_the_address_of_a_file_is_decoded_once():
     assert addresses.parse("file:///srv/a%20b%23%C3%A9.npy").path == "/srv/a b#\u00e9.npy"
     twice = addresses.parse("file:///srv/%2541.npy")

@@ -23,6 +23,7 @@ PORTS = {"flight": 8815, "http": 80, "https": 443, "postgresql": 5432, "s3": 0}
 LOCAL = ("file", "folder", "sqlite")
 """Schemes of files of the server's machine."""
 
+_WITHOUT_OPTIONS = ("flight", "postgresql")
 _REMOTE = re.compile(
     r"(?P<scheme>[a-z0-9]+)://(?P<host>[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"
     r"(?P<path>/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)?(?:\?(?P<query>[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*))?"
@@ -143,6 +144,11 @@ def parse(text: str) -> Address:
         )
     if scheme == "s3":
         return _object(found, text)
+    if scheme in _WITHOUT_OPTIONS and found["query"] is not None:
+        raise RefusedError(
+            f"`{text.partition('?')[0]}` is not an address with options: {scheme} takes nothing "
+            f"after a `?`; the operator's settings are in [sources]"
+        )
     port = int(found["port"] or PORTS[scheme])
     if not 0 < port < 65536:
         raise RefusedError(f"`{text}` has no port that there is")
