@@ -379,6 +379,15 @@ def test_a_batch_that_ends_before_its_rows_is_refused():
         arrow.gathered(batch.schema, [batch], None, "one", entry("https://a.org/"))
 
 
+@pytest.mark.parametrize("name", ["a.npy", "a.raw"])
+def test_columns_of_no_table_are_refused(tmp_path, name):
+    np.arange(6.0).tofile(tmp_path / name)
+    connector = loop._Connector({"sources": {}, "folder": str(tmp_path)})
+    asked = {"address": f"folder:{name}", "query": None, "format": None, "columns": ["x"]}
+    with pytest.raises(UnfitError, match=f"`folder:{name}` is no table: it takes no columns"):
+        connector.array(asked)
+
+
 def test_columns_that_no_type_holds_together_are_refused():
     ids, prices = np.array([2**53 + 1, 3]), np.array([0.5, 1.5])
     assert formats.side_by_side([ids], "one").dtype == np.int64

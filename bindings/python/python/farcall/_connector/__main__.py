@@ -126,6 +126,8 @@ class _Connector:
         else:
             source = files.File(address, entry, self.folder)
         kind = formats.format_of(address.path, asked, str(address))
+        if asked["columns"] is not None and kind in ("npy", "raw"):
+            raise UnfitError(f"the source `{address}` is no table: it takes no columns")
         found = source.read(asked["version"], parts.Part.of(kind, asked, str(address)))
         if found is None:
             return None
