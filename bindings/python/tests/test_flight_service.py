@@ -102,6 +102,20 @@ def test_an_exchange_that_ends_early_says_so(command, said):
         far._client.close()
 
 
+def test_a_flight_that_ends_before_its_rows_is_refused(monkeypatch):
+    buffer = pa.allocate_buffer(80, resizable=True)
+    table = pa.table({"x": pa.Array.from_buffers(pa.float64(), 10, [None, buffer])})
+    # It was valid when it was made. A service says what it likes, and pyarrow reads it unchecked.
+    buffer.resize(8)
+    far = service.Service("grpc://node7:8815")
+    found = types.SimpleNamespace(endpoints=["only"])
+    far._client = types.SimpleNamespace(get_flight_info=lambda *_: found)
+    monkeypatch.setattr(far, "_part", lambda *_: table)
+    descriptor = flight.FlightDescriptor.for_path("a").serialize()
+    with pytest.raises(pa.ArrowInvalid, match="too small"):
+        far.get(descriptor, ["x"])
+
+
 @pytest.mark.parametrize(
     ("reason", "kind"),
     [

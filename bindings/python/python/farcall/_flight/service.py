@@ -66,6 +66,8 @@ class Service:
         table = pa.concat_tables(parts)
         columns = [table.column(name) for name in names]
         for name, column in zip(names, columns, strict=True):
+            # What pyarrow has read is as the service sent it, lengths too.
+            column.validate(full=True)
             if column.null_count:
                 raise ValueError(f"column `{name}` of the flight has {column.null_count} nulls")
         return _results([column.to_numpy() for column in columns])
