@@ -61,6 +61,10 @@ def test_a_list_that_leaves_its_elements_is_refused(lie):
         (pa.array([1.0, None]), "nulls"),
         (pa.array(["a"]), "not a type of numbers"),
         (pa.array([True]), "not a type of numbers"),
+        (
+            pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1.0])]),
+            "not a type of numbers",
+        ),
         (pa.array([[1.0], [2.0]], pa.list_(pa.float64())), "expected one list, given 2"),
     ],
 )

@@ -34,7 +34,7 @@ def array(name: str, column: Any, dtype: str | None) -> Any:
     else:
         try:
             found = _elements(name, column).to_numpy(zero_copy_only=True)
-        except pa.ArrowInvalid:
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             raise ValueError(f"argument `{name}`: {kind} is not a type of numbers") from None
     wanted = np.dtype(dtype)
     if wanted.kind != "c" or found.dtype.kind == "c":
