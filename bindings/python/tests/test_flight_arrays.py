@@ -234,11 +234,21 @@ def test_a_server_that_is_away_hides_its_own_functions_alone():
         (b'{"function": "f", "arguments": {"x": 1, "x": 2}}', "`x` is given twice"),
         (b'{"function": "f", "function": "g"}', "`function` is given twice"),
         (b'{"function": "f"', "the command is not a name"),
+        (b'{"function": "f", "arguments": {"z": [9007199254740993, 0]}}', "9007199254740993$"),
+        (
+            b'{"function": "f", "arguments": {"z": [0, 1%b]}}' % (b"0" * 400),
+            "cannot hold the whole",
+        ),
     ],
 )
 def test_a_command_that_is_no_call_is_refused(command, said):
     with pytest.raises(ValueError, match=said):
         gateway._command(command)
+
+
+def test_a_command_has_complex_numbers():
+    text = b'{"function": "f", "arguments": {"z": [9007199254740992, -0.5]}}'
+    assert gateway._command(text) == ("f", {"z": complex(2**53, -0.5)})
 
 
 def test_a_command_has_a_name_and_scalars():

@@ -363,10 +363,18 @@ def _scalar(value: Any) -> Any:
     """A scalar: complex numbers are pairs."""
     match value:
         case [int() | float() as real, int() | float() as imaginary]:
-            return complex(real, imaginary)
+            return complex(_part(real), _part(imaginary))
         case int() | float() | str() | [*_] if not isinstance(value, bool):
             return value
     raise ValueError("a scalar is a number, a text, [real, imaginary], or a list of texts")
+
+
+def _part(value: float) -> float:
+    """A part of a complex number, which holds a whole number exactly or not at all."""
+    if isinstance(value, int) and not (abs(value) < 1 << 1023 and int(float(value)) == value):
+        shown = str(value) if abs(value) < 1 << 128 else "a larger one"
+        raise ValueError(f"a part of a complex number cannot hold the whole number {shown}")
+    return float(value)
 
 
 def _number(value: Any, parameter: Parameter | None) -> Any:
