@@ -117,6 +117,7 @@ def test_nothing_half_written_stays(serve, out, tmp_path):
     count = server.function("count")
     for address, options, match in [
         (f"file://{out}/kept.npy", {"shape": (5,)}, "takes no shape"),
+        (f"file://{out}/kept.npy", {"rows": slice(0, 5)}, "takes no rows"),
         (f"file://{out}/kept.npy", {"sha256": "0" * 64}, "takes no sha256"),
         (f"file://{out}/kept.npy", {"columns": ["x"]}, "takes no columns"),
         (f"file://{out}/kept.npy", {"dtype": "int32"}, "float64, no int32"),

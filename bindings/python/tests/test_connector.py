@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from farcall._connector import __main__ as loop
-from farcall._connector import addresses, arrow, content, formats, network, parts
+from farcall._connector import addresses, arrow, content, destinations, formats, network, parts
 from farcall._connector import flight as flights
 from farcall._connector import http as web
 from farcall._connector.errors import RefusedError, SourceError, UnfitError, UnreachableError
@@ -488,6 +488,14 @@ def test_a_page_of_an_ipv6_address_is_asked_for_by_that_address(monkeypatch):
     answer = web.Answer(address, allowed, network.Deadline("one", 1.0), {})
     assert answer.status == 204
     assert b"\r\nHost: [2001:db8::1]:8080\r\n" in sent.getvalue()
+
+
+def test_no_rows_of_a_file_are_written():
+    allowed = dataclasses.replace(entry("file:///srv/"), write=True)
+    address = addresses.parse("file:///srv/a.npy")
+    asked = {"query": None, "rows": [0, 5], "sha256": None, "shape": None}
+    with pytest.raises(UnfitError, match="is written to, and takes no rows"):
+        destinations.Destination(address, [allowed], None, asked)
 
 
 def test_a_wrong_entry_does_not_take_the_others_along():

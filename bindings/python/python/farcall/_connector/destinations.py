@@ -18,7 +18,7 @@ from .errors import RefusedError, TooLargeError, UnfitError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_READING = ("query", "sha256", "shape")
+_READING = ("query", "rows", "sha256", "shape")
 
 
 class Destination:
