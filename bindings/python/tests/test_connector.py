@@ -16,7 +16,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from farcall._connector import __main__ as loop
-from farcall._connector import addresses, arrow, content, destinations, formats, network, parts
+from farcall._connector import (
+    addresses,
+    arrow,
+    content,
+    databases,
+    destinations,
+    formats,
+    network,
+    parts,
+)
 from farcall._connector import flight as flights
 from farcall._connector import http as web
 from farcall._connector.errors import RefusedError, SourceError, UnfitError, UnreachableError
@@ -488,6 +497,20 @@ def test_a_page_of_an_ipv6_address_is_asked_for_by_that_address(monkeypatch):
     answer = web.Answer(address, allowed, network.Deadline("one", 1.0), {})
     assert answer.status == 204
     assert b"\r\nHost: [2001:db8::1]:8080\r\n" in sent.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("element", "wanted", "dtype"),
+    [(None, "", "f8"), (None, "long", "i8"), ("int", "", "i4"), ("int", "double", "f8")],
+)
+def test_a_query_without_rows_has_numbers_of_the_wanted_type(element, wanted, dtype):
+    address = addresses.parse("sqlite:/srv/a.db")
+    one = entry(str(address))
+    asked = {"columns": None, "element": element, "big_endian": False, "wanted": wanted}
+    for names, shape in [(["a"], (0,)), (["a", "b"], (0, 2))]:
+        found = databases.Table(address, one, names).array(asked)
+        fitted, _ = formats.fitted(found, asked | {"column_major": False}, str(address), one)
+        assert (fitted.dtype, fitted.shape) == (np.dtype(dtype), shape)
 
 
 def test_no_rows_of_a_file_are_written():

@@ -13,7 +13,7 @@ import numpy as np
 
 from .errors import RefusedError, TooLargeError, UnfitError
 from .files import open_beneath, root_of
-from .formats import Array, converted, dtype_of, held, number_of, side_by_side
+from .formats import ELEMENTS, Array, converted, dtype_of, held, number_of, side_by_side
 from .network import Deadline
 
 if TYPE_CHECKING:
@@ -101,14 +101,15 @@ class Table:
         places: Sequence[int] = range(len(self.names))
         if asked["columns"] is not None:
             places = [self._place(name) for name in asked["columns"]]
+        dtype = dtype_of(asked)
+        # Without rows, the columns of SQLite have no types.
+        empty = np.empty(0, dtype or np.dtype(ELEMENTS[asked["wanted"] or "double"]))
         columns = []
         for place in places:
-            pieces = self.pieces[place]
-            common = np.result_type(*pieces) if pieces else np.dtype("f8")
-            pieces = [held(piece, common, self.source) for piece in pieces]
-            columns.append(np.concatenate(pieces) if pieces else np.empty(0))
+            pieces = self.pieces[place] or [empty]
+            common = np.result_type(*pieces)
+            columns.append(np.concatenate([held(piece, common, self.source) for piece in pieces]))
         table = side_by_side(columns, self.source)
-        dtype = dtype_of(asked)
         if dtype is None:
             return table
         return converted(table, dtype, self.source)
