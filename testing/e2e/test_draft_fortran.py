@@ -491,7 +491,7 @@ def test_sizes_of_fortran_are_numbers_that_travel_there(tmp_path):
     question = "/* ? a size is IN: must its caller get a changed value? */"
     assert f"shrink(IN int n {question}, IN double x[n])" in text.replace("shrink( ", "shrink(")
     assert "IN double s[1] /* ? what is its size, if not 1? */, OUT int n[1])" in text
-    assert "square(IN int k, IN double x[k ^2])" in text
+    assert "square(IN int k, IN double x[k^2])" in text
     assert "left out: jumps: it has an alternate return, `*`" in text
 
 
@@ -512,3 +512,23 @@ def test_kinds_of_fortran_by_numbers(tmp_path):
     )
     assert "IN double a, IN float b, IN float c, IN double d, IN double e)" in text
     assert "other(IN double a /* ? has the kind wp 8 bytes? */)" in text
+
+
+def test_sizes_of_fortran_divide_whole_numbers(tmp_path):
+    text = drafted(
+        tmp_path,
+        "sizes.f90",
+        "subroutine f(n, m, a, b, c)\n  integer, intent(in) :: n, m\n"
+        "  real(8), intent(in) :: a(n/(m/2)), b((n+1)/2*2), c(n*(n+1)/2)\nend subroutine\n"
+        "subroutine g(n, a, b, c)\n  integer, intent(in) :: n\n"
+        "  integer, parameter :: half = 5/2, n_max = 10, most = n_max + 1\n"
+        "  integer, parameter :: low = -1, odd = int(3.7), last = 2*half\n"
+        "  real(8), intent(in) :: a(most), b(low:n, 0:9, last), c(odd)\nend subroutine\n"
+        "subroutine h(n, x, y)\n  integer, intent(in) :: n\n"
+        "  real(8), intent(in) :: x(mod(n, 3)), y(0:(n-1)/2)\nend subroutine\n"
+        "subroutine any(x)\n  real(8), intent(in) :: x(..)\nend subroutine\n",
+    )
+    assert "IN double a[n/(m/2)], IN double b[(n+1)/2*2], IN double c[n*(n+1)/2])" in text
+    assert "IN double a[11], IN double b[4][10][n + 2], IN double c[n] /* ? is its size odd" in text
+    assert "IN double x[n] /* ? is its size mod(n, 3)? */, IN double y[(n-1)/2 + 1])" in text
+    assert "left out: any: `x` has any number of dimensions" in text

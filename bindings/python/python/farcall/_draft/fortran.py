@@ -6,6 +6,7 @@ import io
 import pathlib
 import re
 import string
+import types
 import unittest.mock
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -54,6 +55,7 @@ def read(path: pathlib.Path, include: Sequence[str]) -> Draft:
             buildimplicitrules=_implicit_rules,
             get_parameters=functools.partial(_parameters, crackfortran.get_parameters),
             _selected_real_kind_func=_real_kind,
+            symbolic=_SYMBOLIC,
         )
         # It prints what it does not understand.
         with rules, contextlib.redirect_stdout(io.StringIO()):
@@ -117,15 +119,93 @@ _KIND = re.compile(r"kind\([\d.]+(?:([de])[+-]?\d+)?(?:_(\w+))?\)")
 def _parameters(
     read: Any, names: Mapping[str, Any], known: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The constants that f2py finds. For it, a number such as `1.0_dp` always has 4 bytes."""
+    """The constants that f2py finds. For it, a number such as `1.0_dp` always has 4 bytes, `5 / 2`
+    is 2.5, and `n_max + 1` is `n`."""
     found: dict[str, Any] = read(names, known or {})
-    for name in list(found):
-        number = _KIND.fullmatch(str(names.get(name, {}).get("=", "")).lower().replace(" ", ""))
+    texts = {
+        name: str(names[name]["="]).lower().replace(" ", "")
+        for name in found
+        if "=" in names.get(name, {})
+    }
+    for name, text in texts.items():
+        number = _KIND.fullmatch(text)
         if number and number[2] in found:
             found[name] = found[number[2]]
         elif number and number[2]:
             del found[name]
+    wholes = {
+        name: text
+        for name, text in texts.items()
+        if names[name].get("typespec", "integer") == "integer"
+        and "kind(" not in text
+        and not isinstance(found.get(name), dict)
+    }
+    for name in wholes:
+        found.pop(name, None)
+    return found | _wholes(wholes, found)
+
+
+def _wholes(texts: Mapping[str, str], constants: Mapping[str, Any]) -> dict[str, Any]:
+    """The constants among whole numbers whose values are certain, as f2py puts them into sizes."""
+    found: dict[str, Any] = {name: text for name, text in texts.items() if text in _KINDS}
+    for _ in texts:
+        for name in texts.keys() - found.keys():
+            value = _whole(texts[name], {**constants, **found})
+            if value is not None:
+                found[name] = f"({value})" if value < 0 else value
     return found
+
+
+def _whole(text: str, constants: Mapping[str, Any]) -> int | None:
+    """The value of an expression of whole numbers and constants, if it is a simple one."""
+
+    def value(word: re.Match[str]) -> str:
+        return str(constants.get(word[0], word[0]))
+
+    text = re.sub(r"[a-z_]\w*", value, re.sub(r"\b(\d+)_\w+", r"\1", text))
+    # Python rounds quotients of negative numbers in another way, and powers can be long.
+    if not re.fullmatch(r"[\d+*/()-]+", text) or "**" in text or ("/" in text and "-" in text):
+        return None
+    try:
+        return int(eval(text.replace("/", "//"), {"__builtins__": {}}))
+    except (ArithmeticError, SyntaxError, TypeError, ValueError):
+        return None
+
+
+class _Extent:
+    """A size of an array for f2py, whose own arithmetic has `(n + 1) / 2 * 2` as `n + 1`."""
+
+    def __init__(self, text: str, low: str = "1") -> None:
+        self.text, self.low = text.strip(), low
+
+    def __sub__(self, low: "_Extent") -> "_Extent":
+        return _Extent(self.text, low.text)
+
+    def __add__(self, one: int) -> "_Extent":
+        """The number of elements from the lower bound to the upper one."""
+        if not self.text:
+            return _Extent(":")
+        if not re.fullmatch(r"\(?-?\d+\)?", self.low):
+            return _Extent(f"{self.text} - ({self.low}) + {one}")
+        more = one - int(self.low.strip("()"))
+        if self.text.isdigit():
+            return _Extent(str(int(self.text) + more))
+        return _Extent(f"{self.text} {'-' if more < 0 else '+'} {abs(more)}" if more else self.text)
+
+    def tostring(self, **_language: object) -> str:
+        return self.text
+
+    def contains(self, _name: str) -> bool:
+        """No name: f2py would solve the size for it, and show what it finds as its default."""
+        return False
+
+
+# The names of `numpy.f2py.symbolic` that the parser uses.
+_SYMBOLIC = types.SimpleNamespace(
+    Expr=types.SimpleNamespace(parse=_Extent),
+    Language=types.SimpleNamespace(C=None),
+    as_symbol=str,
+)
 
 
 def _real_kind(p: int = 0, r: int = 0, radix: int = 0) -> int:
@@ -446,8 +526,9 @@ class _Reader:
 
     def _size(self, name: str, dim: str, position: int) -> tuple[str, str]:
         """The size of a dimension, and a question if the source does not say it."""
-        # f2py makes `1 -  + ` of a lower bound without an upper one.
-        if dim == ":" or re.search(r"\+ ( -|$)", dim):
+        if dim == "..":
+            raise RefusedError(f"`{name}` has any number of dimensions, which no interface has")
+        if dim == ":":
             added = free_name(f"{name}_n{position + 1}", self.taken)
             self.lengths[name, position + 1] = added
             self.added.append(Parameter(added, "int"))
@@ -466,7 +547,6 @@ class _Reader:
         if any(word.lower() not in known for word in words):
             size = likely_size(name, self.scalars) or "1"
             return size, f"is its size {dim}?"
-        # f2py writes a power as `n * *2`.
         return re.sub(r"\*\s*\*", "^", dim.lower()), ""
 
     def _assumed(self, size: re.Match[str]) -> str:
