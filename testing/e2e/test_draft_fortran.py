@@ -532,3 +532,15 @@ def test_sizes_of_fortran_divide_whole_numbers(tmp_path):
     assert "IN double a[11], IN double b[4][10][n + 2], IN double c[n] /* ? is its size odd" in text
     assert "IN double x[n] /* ? is its size mod(n, 3)? */, IN double y[(n-1)/2 + 1])" in text
     assert "left out: any: `x` has any number of dimensions" in text
+
+
+def test_a_shim_has_powers_and_long_statements(tmp_path):
+    names = [f"number_{one}_of_a_long_list" for one in range(12)]
+    given = ", &\n    ".join(names)
+    source = (
+        f"module sizes\ncontains\nsubroutine fill(n, x, &\n    {given})\n"
+        "  integer, intent(in) :: n\n  real(8), intent(out) :: x(n**2)\n"
+        f"  real(8), intent(in) :: {given}\n  x = {names[0]}\nend subroutine\nend module\n"
+    )
+    assert "OUT double x[n^2]" in drafted(tmp_path, "sizes.f90", source)
+    build(tmp_path, "libsizes.so", "gfortran", "sizes.f90", "drafted_shim.f90")

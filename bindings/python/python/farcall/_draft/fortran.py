@@ -6,6 +6,7 @@ import io
 import pathlib
 import re
 import string
+import textwrap
 import types
 import unittest.mock
 from collections.abc import Iterator, Mapping, Sequence
@@ -574,7 +575,7 @@ class _Reader:
         called = f"{self.block['name']}({', '.join(function.arguments)})"
         lines.append(f"  {function.value} = {called}" if function.value else f"  call {called}")
         lines.append(f"end subroutine {shim}\n")
-        self.shim = lines
+        self.shim = [_continued(line) for line in lines]
         function.parameters = self.added + function.parameters
         function.symbol, function.arguments, function.value = shim, given, ""
 
@@ -587,13 +588,21 @@ _FORTRAN = {
 }  # fmt: skip
 
 
+def _continued(line: str) -> str:
+    """A statement in lines of at most 132 columns, more than which compilers do not read."""
+    if len(line) <= 100:
+        return line
+    parts = textwrap.wrap(line, 100, break_long_words=False, break_on_hyphens=False)
+    return " &\n    ".join(parts)
+
+
 def _declared(parameter: Parameter, is_array: bool) -> str:
     """The parameter in Fortran. An array of one element is one whose size the draft asks for."""
     intents = {"IN": "in", "OUT": "out", "INOUT": "inout", "WORK": "inout"}
     # The length of a text comes with it.
     element = parameter.type.partition("[")[0]
     kind = f"{_FORTRAN[element]}, intent({intents[parameter.mode]})"
-    sizes = ", ".join(reversed(parameter.sizes))
+    sizes = ", ".join(reversed(parameter.sizes)).replace("^", "**")
     if parameter.sizes == ["1"]:
         sizes = "*" if is_array else ""
     return f"{kind} :: {parameter.name}" + (f"({sizes})" if sizes else "")
