@@ -188,11 +188,19 @@ def test_only_the_pointer_of_a_callback_stays_at_the_server(tmp_path):
 
 def test_c_without_prototypes_or_with_odd_types(tmp_path):
     pytest.importorskip("clang.cindex")
-    source = "double old();\nint none() { return 1; }\nint some(int n);\nvoid half(_Float16 x);\n"
+    source = (
+        "double old();\nint none() { return 1; }\nint some(int n);\nvoid half(_Float16 x);\n"
+        "void wide(a, b) float a; const float b[2]; {}\nvoid narrow(float a) {}\n"
+        "typedef double map(float); map named;\nvoid __attribute__((ms_abi)) other(int n);\n"
+    )
     text = drafted(tmp_path, "old.c", source)
     assert "left out: old: `()` does not say its arguments" in text
     assert "Define none(OUT int value[1])" in text
     assert "left out: half:" in text
+    assert "Define wide(IN double a, IN float b[2])" in text
+    assert "Define narrow(IN float a)" in text
+    assert "Define named(IN float argument1, OUT double value[1])" in text
+    assert "left out: other: no interface has the calling convention `ms_abi`" in text
     assert "Define some(IN int n, OUT int value[1])" in text
 
 

@@ -103,11 +103,15 @@ def _number(ctype: Any, cindex: Any) -> str | None:
 
 
 def _function(cursor: Any, cindex: Any) -> Function:
-    if cursor.type.kind == cindex.TypeKind.FUNCTIONNOPROTO:
+    # A typedef can have the type.
+    own = cursor.type.get_canonical()
+    if own.kind == cindex.TypeKind.FUNCTIONNOPROTO:
         if not cursor.is_definition():
             raise RefusedError("`()` does not say its arguments; `(void)` says that it has none")
-    elif cursor.type.is_function_variadic():
+    elif own.is_function_variadic():
         raise RefusedError("it takes a list of arguments of any length")
+    if "(ms_abi)" in own.spelling:
+        raise RefusedError("no interface has the calling convention `ms_abi`")
     arguments = list(cursor.get_arguments())
     names = [name_of(one.spelling, index) for index, one in enumerate(arguments)]
     integers = [
@@ -120,7 +124,8 @@ def _function(cursor: Any, cindex: Any) -> Function:
     function.description = (cursor.brief_comment or "")[:120]
     # Pointers that callbacks get and the function passes on, and those that it has taken.
     wanted = taken = 0
-    for one, name in zip(arguments, names, strict=True):
+    types = list(own.argument_types()) if arguments else []
+    for one, name, passed in zip(arguments, names, types, strict=True):
         pointee = _function_type(one.type, cindex)
         if pointee is not None:
             function.callbacks.append(_callback(name, pointee, cindex))
@@ -132,7 +137,9 @@ def _function(cursor: Any, cindex: Any) -> Function:
             function.arguments.append("NULL")
             taken += 1
             continue
-        function.parameters.append(_parameter(name, one.type, integers, cindex))
+        # Without a prototype, C passes a `float` as `double`.
+        ctype = passed if _number(one.type, cindex) == "float" else one.type
+        function.parameters.append(_parameter(name, ctype, integers, cindex))
         function.arguments.append(name)
     if wanted and not taken:
         raise RefusedError("its callback takes a `void *`, and it takes none after it to pass on")
