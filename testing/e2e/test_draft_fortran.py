@@ -213,6 +213,17 @@ def test_what_a_fortran_source_changes_is_no_mere_input(tmp_path):
     assert "INOUT double a[n] /* ? is it only written (OUT)? */" in text
     assert "INOUT double b[n] /* ? is it changed? */" in text
     assert "IN double u[n])" in text
+    statements = (
+        "subroutine f(n, line, info, u)\n"
+        "  integer n, info, u\n"
+        "  character(len=8) line\n"
+        "  write(line, '(i8)', iostat=info) n\n"
+        "  write(u, *) n\n"
+        "end subroutine\n"
+    )
+    text = drafted(tmp_path, "words.f90", statements)
+    assert "INOUT string[8] line[1] /* ? is it only written (OUT)? */" in text
+    assert "INOUT int info[1] /* ? is it only written (OUT)? */, IN int u)" in text
 
 
 def test_implicit_types_of_fortran_end_with_their_procedure(tmp_path):

@@ -514,10 +514,14 @@ class _Reader:
 
     def _used(self, name: str, is_array: bool) -> tuple[str, str]:
         """The mode of an argument without an intent, from what the source does with it."""
+        is_text = self._typespec(name) == "character"
         # f2py renames what is a word of C, such as `long`.
         name = re.escape(name.removesuffix("_bn")) + "(_bn)?"
         before = r"^\s*((if|where|forall|else\s*where)\s*\(.*\)\s*|do\s+(\d+\s*,?\s*)?)?"
         assigned = rf"{before}{name}\s*(\(.*\))?\s*=[^=]"
+        assigned += rf"|\b(iostat|stat|iomsg|errmsg|newunit)\s*=\s*{name}\b"
+        if is_text:
+            assigned += rf"|{before}write\s*\(\s*(unit\s*=\s*)?{name}\b"
         if re.search(assigned, self.statements, re.I | re.M):
             return "INOUT", "is it only written (OUT)?"
         passed = rf"{before}(call|read|inquire)\b.*\b{name}\b"
