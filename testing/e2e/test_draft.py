@@ -173,8 +173,12 @@ def test_only_the_pointer_of_a_callback_stays_at_the_server(tmp_path):
         "void visit(void (*f)(double), void *data);\n"
         "void work(double (*f)(double, void *), void *user, void *space);\n"
         "void sort(double *x, int n, int (*less)(const void *, const void *));\n"
-        "void each(double *x, int n, void (*f)(const void *item));\n",
+        "void each(double *x, int n, void (*f)(const void *item));\n"
+        "void walk(void (*f)(int, const void *item), void *items, int n);\n",
     )
+    question = "/* ? does only the callback get items, so that it is NULL? */"
+    assert f"{question} Define walk(IN int n," in text
+    assert text.count("so that it is NULL") == 1
     assert 'Calls "C" value = one(f, NULL, a);' in text
     assert 'Calls "C" value = both(f, g, NULL);' in text
     for reason in (

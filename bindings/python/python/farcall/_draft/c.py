@@ -135,6 +135,9 @@ def _function(cursor: Any, cindex: Any) -> Function:
         if taken < wanted and _is_void_pointer(one.type, cindex):
             # The user's pointer of the callback before it, which stays at the server.
             function.arguments.append("NULL")
+            spellings = [one.type.get_canonical().spelling for one in arguments]
+            if any("(*)(" in one and "const void *" in one for one in spellings):
+                function.questions.append(f"does only the callback get {name}, so that it is NULL?")
             taken += 1
             continue
         # Without a prototype, C passes a `float` as `double`.
