@@ -555,3 +555,24 @@ def test_a_shim_has_powers_and_long_statements(tmp_path):
     )
     assert "OUT double x[n^2]" in drafted(tmp_path, "sizes.f90", source)
     build(tmp_path, "libsizes.so", "gfortran", "sizes.f90", "drafted_shim.f90")
+
+
+def test_sizes_that_fortran_states_twice_are_a_question(tmp_path):
+    text = drafted(
+        tmp_path,
+        "twice.f90",
+        "subroutine f(x, y)\n  real(8), intent(in), dimension(3) :: x(4), y\nend subroutine\n",
+    )
+    question = "/* ? the source states two sizes of x: is the one behind its name here? */"
+    assert f"{question} Define f(IN double x[3], IN double y[3])" in text
+
+
+def test_what_a_signature_changes_in_place_comes_back(tmp_path):
+    text = drafted(
+        tmp_path,
+        "place.pyf",
+        "python module place\ninterface\nsubroutine f(x)\n"
+        "  double precision dimension(3), intent(inplace) :: x\n"
+        "end subroutine f\nend interface\nend python module\n",
+    )
+    assert "Define f(INOUT double x[3])" in text

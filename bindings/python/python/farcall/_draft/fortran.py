@@ -42,7 +42,7 @@ _FIXED = {".f", ".for", ".f77"}
 
 def read(path: pathlib.Path, include: Sequence[str]) -> Draft:
     """The procedures of a file, which may include files of its folder and of others."""
-    from numpy.f2py import crackfortran
+    from numpy.f2py import auxfuncs, crackfortran
 
     crackfortran.verbose, crackfortran.quiet = 0, 1
     source = path.read_text(errors="replace")
@@ -50,6 +50,13 @@ def read(path: pathlib.Path, include: Sequence[str]) -> Draft:
         raise ValueError(f"{path}: this is not a text of Fortran")
     crackfortran.include_paths = list(include)
     questions = _not_read(source, [str(path.parent), *include])
+    errors: list[str] = []
+    say = auxfuncs.errmess
+
+    def keep(error: str) -> None:
+        errors.append(error)
+        say(error)
+
     try:
         rules = unittest.mock.patch.multiple(
             crackfortran,
@@ -57,6 +64,7 @@ def read(path: pathlib.Path, include: Sequence[str]) -> Draft:
             get_parameters=functools.partial(_parameters, crackfortran.get_parameters),
             _selected_real_kind_func=_real_kind,
             symbolic=_SYMBOLIC,
+            errmess=keep,
         )
         # It prints what it does not understand.
         with rules, contextlib.redirect_stdout(io.StringIO()):
@@ -71,7 +79,7 @@ def read(path: pathlib.Path, include: Sequence[str]) -> Draft:
         reader = _Reader(block, module, statements, is_signature=path.suffix == ".pyf")
         try:
             function = reader.function()
-            function.questions += questions
+            function.questions += questions + _stated_twice(block, errors)
             if all(one.name != function.name for one in draft.functions):
                 draft.shim += reader.shim
             draft.functions.append(function)
@@ -91,6 +99,15 @@ def _not_read(source: str, folders: Sequence[str]) -> list[str]:
         f"{name}, which the source includes, was not read: are the types right?"
         for name, is_read in found.items()
         if not is_read
+    ]
+
+
+def _stated_twice(block: Mapping[str, Any], errors: Sequence[str]) -> list[str]:
+    """Questions about arguments such as `dimension(3) :: x(4)`. f2py takes the first size."""
+    return [
+        f"the source states two sizes of {name}: is the one behind its name here?"
+        for name in block.get("args", [])
+        if any(one.startswith(f"updatevars:{name}: attempt to change 'dim") for one in errors)
     ]
 
 
@@ -152,7 +169,9 @@ def _wholes(texts: Mapping[str, str], constants: Mapping[str, Any]) -> dict[str,
     for _ in texts:
         for name in texts.keys() - found.keys():
             value = _whole(texts[name], {**constants, **found})
-            if value is not None:
+            if texts[name] in found:
+                found[name] = found[texts[name]]
+            elif value is not None:
                 found[name] = f"({value})" if value < 0 else value
     return found
 
@@ -502,7 +521,7 @@ class _Reader:
         if "hide" in intent and is_array and "out" not in intent:
             return "WORK", ""
         goes = "inout" in intent or "in" in intent or "copy" in intent
-        if "inout" in intent or (goes and "out" in intent):
+        if {"inout", "inplace"} & set(intent) or (goes and "out" in intent):
             return "INOUT", ""
         if "out" in intent:
             return "OUT", ""
