@@ -298,10 +298,10 @@ impl Call {
             }
             let given = texts.remove(&array.param);
             let is_missing = array.mode == Mode::Out && !handles.contains_key(&array.param);
-            if is_missing || given.is_some() {
-                if let Entry::Vacant(free) = arrays.entry(array.param) {
-                    free.insert(zeroed(array.client_bytes)?);
-                }
+            if (is_missing || given.is_some())
+                && let Entry::Vacant(free) = arrays.entry(array.param)
+            {
+                free.insert(zeroed(array.client_bytes)?);
             }
             if let Some((texts, fields)) = given.zip(arrays.get_mut(&array.param)) {
                 let texts = texts.iter().map(String::as_bytes);
