@@ -11,6 +11,7 @@ mod body;
 mod call;
 mod failure;
 mod functions;
+mod host;
 mod http;
 mod openapi;
 mod page;

@@ -6,6 +6,7 @@
 //! it, and requests of other origins are refused.
 
 use crate::failure::Failure;
+use crate::host::is_plain;
 use crate::http::{
     ASKING, GatewayError, KEEPING, TIDYING, answer_json, blocking, caller, check_type, reload,
     serve_on,
@@ -25,7 +26,7 @@ use futures_util::stream::unfold;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
@@ -227,17 +228,6 @@ fn is_foreign(headers: &HeaderMap) -> bool {
     crosses || !is_known || origin.is_some_and(|origin| origin != Some(host))
 }
 
-/// Whether a host is an address, and not a name that somebody else may have made.
-pub(crate) fn is_plain(host: &str) -> bool {
-    // An address of IPv6 is in brackets, and browsers leave out the usual port.
-    let bare = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next(),
-        None => host.split(':').next(),
-    };
-    let bare = bare.unwrap_or_default();
-    bare == "localhost" || bare.parse::<IpAddr>().is_ok()
-}
-
 /// What a browser wants to watch.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -427,32 +417,4 @@ async fn target(headers: &HeaderMap, body: Body) -> Result<Target, Failure> {
     let body = axum::body::to_bytes(body, 4096).await;
     let body = body.map_err(|error| Failure::bad(error.to_string()))?;
     serde_json::from_slice(&body).map_err(|error| Failure::bad(error.to_string()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_plain;
-
-    #[test]
-    fn addresses_are_plain_with_and_without_a_port() {
-        for host in [
-            "localhost",
-            "127.0.0.1:8080",
-            "192.0.2.7",
-            "[::1]:80",
-            "[2001:db8::7]",
-        ] {
-            assert!(is_plain(host), "{host}");
-        }
-        for host in [
-            "",
-            "[",
-            "example.org",
-            "example.org:80",
-            "[example.org]",
-            "127.0.0.1.x",
-        ] {
-            assert!(!is_plain(host), "{host}");
-        }
-    }
 }

@@ -101,8 +101,8 @@ pub(crate) unsafe fn place(
     Some(staging)
 }
 
-/// Whether the function fills arrays of the caller in place. Nobody knows what is in them if it does
-/// not end.
+/// Whether the function fills arrays of the caller in place. Nobody knows what is in them if it
+/// does not end.
 pub(crate) fn fills_in_place(
     connection: &Connection,
     arguments: &[Argument<'_>],

@@ -4,7 +4,7 @@
 
 use super::{Ended, Loss, Peer, State};
 use farcall_rpc_proto::client::{Answer, Event};
-use farcall_rpc_proto::{CallId, Callback, HandleId};
+use farcall_rpc_proto::{CallId, Callback};
 use std::io;
 
 impl State {
@@ -46,15 +46,12 @@ impl State {
                 self.proto.unshare(id);
             }
             Ok(Answer::Created | Answer::Objects(_)) => self.proto.delete(id),
-            Ok(Answer::Handle(made)) if makes_array && !made.stays => self.drop_made(made.id),
+            Ok(Answer::Handle(made)) if makes_array && !made.stays => {
+                if let Ok(id) = self.ask(|proto| proto.drop_handle(made.id)) {
+                    self.open.entry(id).or_default().abandoned = true;
+                }
+            }
             _ => {}
-        }
-    }
-
-    /// Drops an array that nobody waits for any more.
-    fn drop_made(&mut self, array: HandleId) {
-        if let Ok(id) = self.ask(|proto| proto.drop_handle(array)) {
-            self.open.entry(id).or_default().abandoned = true;
         }
     }
 
