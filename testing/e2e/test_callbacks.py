@@ -116,7 +116,7 @@ def interrupt(*_):
 
 
 def test_an_exception_in_a_transaction_is_chained_too(server):
-    def broken(x, y):
+    def broken(*_):
         raise ZeroDivisionError("not here")
 
     evaluate = server.function("evaluate")
