@@ -88,6 +88,12 @@ def stop(process, seconds=5.0):
         raise
 
 
+def freeze(process):
+    """Stops a program without an end, and returns when none of its threads runs anymore."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+
 @contextlib.contextmanager
 def metaserver():
     """A metaserver; the value is its address."""

@@ -12,7 +12,7 @@ import time
 
 import farcall
 import pytest
-from servers import FARCALL, FAULTS, NAP, ServerProcess, wait_until
+from servers import FARCALL, FAULTS, NAP, ServerProcess, freeze, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -310,7 +310,7 @@ def test_threads_go_on_while_a_call_looks_for_another_server(start, tmp_path, pr
 
             def lose():
                 wait_until(server.napping, what="a worker at work")
-                metaserver.send_signal(signal.SIGSTOP)
+                freeze(metaserver)
                 server.process.kill()
 
             assert goes_on(program, f"meta://{address.partition('//')[2]}", lose)

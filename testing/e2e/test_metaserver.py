@@ -10,7 +10,7 @@ import time
 import farcall
 import numpy as np
 import pytest
-from servers import FARCALL, metaserver, up_local, wait_until
+from servers import FARCALL, freeze, metaserver, up_local, wait_until
 
 IDL = """\
 Module work;
@@ -169,7 +169,7 @@ def test_servers_that_say_nothing_hold_up_a_client_once(start, nap_idl):
         wait_until(lambda: serving(address) == 5, what="that all have joined")
         nap = farcall.connect(address, connect_timeout=3).function("nap")
         for server in servers[1:]:
-            server.process.send_signal(signal.SIGSTOP)
+            freeze(server.process)
         try:
             began = time.monotonic()
             found = {server.address for server, _ in nap._everywhere()}

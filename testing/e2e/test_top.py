@@ -12,7 +12,7 @@ import sys
 import termios
 
 import pytest
-from servers import FARCALL, add_tokens, wait_until
+from servers import FARCALL, add_tokens, freeze, wait_until
 
 
 class Screen:
@@ -136,7 +136,7 @@ def test_a_key_that_comes_with_another_size_is_read(busy):
         wait_until(lambda: "[calls]" in screen.read())
         for _ in range(30):
             # The program sees both at once when it goes on. It must not wait for another key.
-            screen.process.send_signal(signal.SIGSTOP)
+            freeze(screen.process)
             screen.columns = 161 - screen.columns
             screen.resize()
             screen.process.send_signal(signal.SIGWINCH)

@@ -13,7 +13,7 @@ import farcall
 import numpy as np
 import pytest
 from programs import compile_c, run
-from servers import LIBRARIES, ROOT, ServerProcess, wait_until
+from servers import LIBRARIES, ROOT, ServerProcess, freeze, wait_until
 
 BLAS, LAPACK = LIBRARIES / "blas.idl", LIBRARIES / "lapack.idl"
 
@@ -366,7 +366,7 @@ def test_no_call_outlasts_the_time_out(start, steps, stalls):
             for array in arrays:
                 nap(nap(array, 1, len(array)).x, 30_000_000, len(array))
             if stalls:
-                first.process.send_signal(signal.SIGSTOP)
+                freeze(first.process)
     finally:
         first.process.send_signal(signal.SIGCONT)
     assert time.monotonic() - begin < 25

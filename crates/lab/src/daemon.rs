@@ -3,7 +3,7 @@
 //! leaves none behind.
 
 use farcall_child::spawn;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::io::{self, BufRead, BufReader, Read};
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::sync_channel;
@@ -110,10 +110,17 @@ impl Daemon {
         self.child.id()
     }
 
-    /// Sends it a signal, unless it has ended.
+    /// Sends it a signal, unless it has ended. After SIGSTOP it waits until it has stopped.
     pub fn signal(&mut self, signal: Signal) {
-        if matches!(self.child.try_wait(), Ok(None)) {
-            let _ = kill_process(Pid::from_child(&self.child), signal);
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return;
+        }
+        let process = Pid::from_child(&self.child);
+        let _ = kill_process(process, signal);
+        if signal == Signal::STOP {
+            use WaitIdOptions as Options;
+            let stops = Options::STOPPED | Options::EXITED | Options::NOWAIT;
+            let _ = waitid(WaitId::Pid(process), stops);
         }
     }
 
