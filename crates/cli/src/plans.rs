@@ -2,11 +2,11 @@
 //! file that the plan reads.
 
 use crate::document;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::npy;
 use crate::picture::Painter;
 use crate::plain;
-use crate::results::{also_read, check_files, write_all};
+use crate::results::{also_read, check_files};
 use crate::target::Target;
 use clap::{Args, Subcommand};
 use farcall_client::{ArrayForm, Playback, Report, Server, plan_may_write};
@@ -106,7 +106,9 @@ fn run_plan(arguments: &RunArguments) -> Result<(), Failure> {
     }
     let report = playback.run()?;
     let outputs = plan.outputs.iter();
-    write_all(outputs.map(|(name, file)| write(&playback, name, (folder, file), &servers[0])))?;
+    failure::of_all(
+        outputs.map(|(name, file)| write(&playback, name, (folder, file), &servers[0])),
+    )?;
     match arguments.json {
         true => println!("{}", to_json(&plan, folder, &report)),
         false => print(&playback, &plan, folder, &report),

@@ -89,20 +89,6 @@ fn check_file(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Writes all files that can be written, because they may have hours of work. The error is that of
-/// the first other one, and the errors of the rest are printed.
-pub(crate) fn write_all(files: impl Iterator<Item = Result<(), Failure>>) -> Result<(), Failure> {
-    let mut ended = Ok(());
-    for written in files {
-        match (written, &ended) {
-            (Err(failure), Err(_)) => failure::print(failure),
-            (Err(failure), Ok(())) => ended = Err(failure),
-            (Ok(()), _) => {}
-        }
-    }
-    ended
-}
-
 /// The arrays of a call that is over.
 pub(crate) struct Results<'a> {
     pub(crate) interface: &'a Interface,
@@ -141,16 +127,16 @@ impl Results<'_> {
         })
     }
 
-    /// Writes all files that can be written.
+    /// Writes all files that can be written, because they may have hours of work.
     pub(crate) fn write(&self) -> Result<(), Failure> {
         let order = self.interface.order();
-        write_all(self.returned().map(
-            |(param, array, bytes)| match self.outputs.get(&array.param) {
+        failure::of_all(self.returned().map(|(param, array, bytes)| {
+            match self.outputs.get(&array.param) {
                 Some(path) if param.is_fixed_texts() => texts::write(path, &array, bytes),
                 Some(path) => npy::write(path, param.ty, &array.shape(order), order, bytes),
                 None => Ok(()),
-            },
-        ))
+            }
+        }))
     }
 
     /// An array of strings that no file gets, and of which not all bytes can be printed.

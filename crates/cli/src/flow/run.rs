@@ -2,8 +2,8 @@
 //! links and messages. The simulator itself is the crate `flow`.
 
 use super::workload::{Options, Outcome, Plan};
-use crate::failure::Failure;
-use crate::results::{also_read, check_files, write_all};
+use crate::failure::{self, Failure};
+use crate::results::{also_read, check_files};
 use clap::Args;
 use farcall_flow::{MessageRecord, Platform, Record, Sink, Trace};
 use serde_json::json;
@@ -87,7 +87,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         trace.map(Perfetto::finish),
         links.map(|file| write_links(file, &platform, &outcome)),
     ];
-    write_all(written.into_iter().flatten())
+    failure::of_all(written.into_iter().flatten())
 }
 
 /// Refuses one file for two results, and for a result and what the simulation reads.
