@@ -97,6 +97,11 @@ impl<'de> Visitor<'de> for Given<'_> {
         };
         let array = match (shape, values, kind, data) {
             (Some(shape), Some(values), None, None) => {
+                let is_flat = values.shape.len() <= 1;
+                if !is_flat && (values.shape != shape || order == Order::ColumnMajor) {
+                    let text = "`values` needs a flat list, or lists by rows in this `shape`";
+                    return Err(fail(text.to_owned()));
+                }
                 let ty = values.element();
                 let bytes = values.into_bytes(ty, Order::RowMajor).map_err(&fail)?;
                 Array::new(ty, shape, order, bytes)

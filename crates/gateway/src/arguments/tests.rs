@@ -57,6 +57,7 @@ fn a_matrix_has_its_rows_first_in_every_form() {
     for a in [
         json!([[1, 2], [3, 4]]),
         json!({ "shape": [2, 2], "values": [1, 2.0, 3, 4e0] }),
+        json!({ "shape": [2, 2], "values": [[1, 2], [3, 4]] }),
         json!({ "shape": [2, 2], "values": [1, 3, 2, 4], "fortran_order": true }),
         json!({ "shape": [2, 2], "dtype": "<f8", "data": data }),
     ] {
@@ -302,6 +303,16 @@ fn what_does_not_fit_is_said() {
             "a",
             json!({ "shape": [2], "values": [1] }),
             "the number of elements is not that of",
+        ),
+        (
+            "a",
+            json!({ "shape": [1, 1], "values": [[1]], "fortran_order": true }),
+            "`values` needs a flat list",
+        ),
+        (
+            "a",
+            json!({ "shape": [1, 2], "values": [[1], [2]] }),
+            "`values` needs a flat list",
         ),
         ("a", json!({ "handle": 1 }), "an array has no `handle`"),
         (
