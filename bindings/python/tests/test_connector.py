@@ -397,6 +397,35 @@ def test_columns_of_no_table_are_refused(tmp_path, name):
         connector.array(asked)
 
 
+def of_folder(folder, name, **asked):
+    """What the connector makes of a file of the data folder."""
+    keys = ["query", "format", "columns", "sha256", "rows", "shape", "element", "version"]
+    flags = dict.fromkeys(["big_endian", "by_columns", "column_major"], False)
+    plain = dict.fromkeys(keys) | flags | {"wanted": ""}
+    connector = loop._Connector({"sources": {}, "folder": str(folder)})
+    return connector.array(plain | {"address": f"folder:{name}"} | asked)[0][0]
+
+
+@pytest.mark.parametrize("rows", [None, (1, 3)])
+def test_a_stated_type_holds_for_npy_files_too(tmp_path, rows):
+    numbers = np.arange(6.0)
+    np.save(tmp_path / "a.npy", numbers)
+    found = of_folder(tmp_path, "a.npy", element="float", rows=rows)
+    assert found.dtype == np.float32
+    assert np.array_equal(found, numbers[slice(*rows) if rows else slice(None)])
+    with pytest.raises(UnfitError, match="has numbers of type float64, no int32"):
+        of_folder(tmp_path, "a.npy", element="int", rows=rows)
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.csv"])
+def test_an_order_is_for_raw_numbers_alone(tmp_path, name):
+    np.savetxt(tmp_path / "a.csv", np.eye(2), delimiter=",")
+    np.save(tmp_path / "a.npy", np.eye(2))
+    assert of_folder(tmp_path, name).shape == (2, 2)
+    with pytest.raises(UnfitError, match=f"`folder:{name}` has no raw numbers: it takes no order"):
+        of_folder(tmp_path, name, by_columns=True)
+
+
 def test_columns_that_no_type_holds_together_are_refused():
     ids, prices = np.array([2**53 + 1, 3]), np.array([0.5, 1.5])
     assert formats.side_by_side([ids], "one").dtype == np.int64
@@ -445,7 +474,7 @@ def test_a_part_that_breaks_off_is_resumed():
             (20_000, ["0-65535", "80128-160127", "150128-160127"]),
         ]:
             asked.clear()
-            wanted = {"rows": (10_000, end), "sha256": None, "shape": None}
+            wanted = {"rows": (10_000, end), "sha256": None, "shape": None, "element": None}
             part = parts.Part.of("npy", wanted, str(address))
             found, version = web.Web(address, [allowed]).read(None, part)
             assert part.array(found).tolist() == array[10_000:end].tolist()

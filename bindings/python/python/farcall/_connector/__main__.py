@@ -112,6 +112,7 @@ class _Connector:
         if address.scheme in ("flight", "postgresql", "sqlite"):
             if asked["sha256"] is not None:
                 raise UnfitError(f"the source `{address}` has no bytes with a checksum")
+            formats.check_to_read(address.scheme, asked, str(address))
             array = formats.picked(_columns(address, entry, asked), asked, str(address))
             return formats.fitted(array, asked, str(address), entry), None
         if asked["query"] is not None:
@@ -126,8 +127,7 @@ class _Connector:
         else:
             source = files.File(address, entry, self.folder)
         kind = formats.format_of(address.path, asked, str(address))
-        if asked["columns"] is not None and kind in ("npy", "raw"):
-            raise UnfitError(f"the source `{address}` is no table: it takes no columns")
+        formats.check_to_read(kind, asked, str(address))
         found = source.read(asked["version"], parts.Part.of(kind, asked, str(address)))
         if found is None:
             return None

@@ -82,12 +82,20 @@ def format_of(path: str, asked: dict[str, Any], source: str) -> str:
     return known
 
 
+def check_to_read(kind: str, asked: dict[str, Any], source: str) -> None:
+    """Refuses what has no effect on a format, or on the tables of a database or a flight."""
+    if asked["columns"] is not None and kind in ("npy", "raw"):
+        raise UnfitError(f"the source `{source}` is no table: it takes no columns")
+    if asked["by_columns"] and kind != "raw":
+        raise UnfitError(f"the source `{source}` has no raw numbers: it takes no order")
+
+
 def read(content: Content, kind: str, asked: dict[str, Any], entry: Entry) -> Array:
     """The array of a format."""
     if kind in ("arrow", "parquet"):
         return _read_arrow(content, kind, asked, entry)
     if kind == "npy":
-        return _read_npy(content)
+        return as_stated(_read_npy(content), asked, content.source)
     if kind == "raw":
         return _read_raw(content, asked)
     return _read_table(content, "\t" if kind == "tsv" else ",", asked)
@@ -150,7 +158,7 @@ def _read_arrow(content: Content, kind: str, asked: dict[str, Any], entry: Entry
     except ImportError:
         raise _no_pyarrow(content.source) from None
     table = arrow.read(content, kind, asked["columns"], entry)
-    return _as_stated(table, asked, content.source)
+    return as_stated(table, asked, content.source)
 
 
 def read_flight(address: Address, entry: Entry, asked: dict[str, Any]) -> Array:
@@ -159,7 +167,7 @@ def read_flight(address: Address, entry: Entry, asked: dict[str, Any]) -> Array:
         from . import flight  # noqa: PLC0415
     except ImportError:
         raise _no_pyarrow(str(address)) from None
-    return _as_stated(flight.read(address, entry, asked), asked, str(address))
+    return as_stated(flight.read(address, entry, asked), asked, str(address))
 
 
 def _no_pyarrow(source: str) -> UnreachableError:
@@ -169,7 +177,8 @@ def _no_pyarrow(source: str) -> UnreachableError:
     )
 
 
-def _as_stated(table: Array, asked: dict[str, Any], source: str) -> Array:
+def as_stated(table: Array, asked: dict[str, Any], source: str) -> Array:
+    """The numbers in the type that the request states, if it states one."""
     dtype = dtype_of(asked)
     return table if dtype is None else converted(table, dtype, source)
 

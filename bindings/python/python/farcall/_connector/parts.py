@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .errors import UnfitError
-from .formats import bounds, check_shape, head_of, raw_shape
+from .formats import as_stated, bounds, check_shape, head_of, raw_shape
 
 if TYPE_CHECKING:
     from .content import Content
@@ -78,4 +78,5 @@ class Part:
         count = math.prod(self._shape)
         flat = np.frombuffer(content.view(), self._dtype, count) if count else np.empty(0)
         flat = flat.astype(self._dtype, copy=False)
-        return flat.reshape(self._shape, order="F" if self._by_columns else "C")
+        array = flat.reshape(self._shape, order="F" if self._by_columns else "C")
+        return as_stated(array, self._asked, self._source) if self._kind == "npy" else array
