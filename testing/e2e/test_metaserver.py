@@ -5,6 +5,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import threading
 import time
 
 import farcall
@@ -162,20 +163,47 @@ def test_servers_that_come_and_go_leave_no_descriptors(start, nap_idl):
         assert min(sockets[2:]) <= max(sockets[:2]), sockets
 
 
-def test_servers_that_say_nothing_hold_up_a_client_once(start, nap_idl):
+@pytest.mark.parametrize("are_known", [False, True])
+def test_servers_that_say_nothing_hold_up_a_client_once(start, nap_idl, monkeypatch, are_known):
+    # A server that is connected is lost after a third more.
+    monkeypatch.setenv("FARCALL_LOST_AFTER", "2")
     with metaserver() as listening:
         address = listening.replace("farcall://", "meta://")
         servers = [start(nap_idl, options=["--metaserver", address]) for _ in range(5)]
         wait_until(lambda: serving(address) == 5, what="that all have joined")
-        nap = farcall.connect(address, connect_timeout=3).function("nap")
+        client = farcall.connect(address, connect_timeout=3)
+        if are_known:
+            assert len(client.function("segfault")._everywhere()) == 5
+        nap = client.function("nap")
         for server in servers[1:]:
             freeze(server.process)
         try:
             began = time.monotonic()
             found = {server.address for server, _ in nap._everywhere()}
-            # It may have been connected with one of them before.
-            assert time.monotonic() - began < 8
+            # One of them may have described the function before.
             assert servers[0].address in found and len(found) < 3
+            assert time.monotonic() - began < 11
         finally:
             for server in servers[1:]:
                 server.process.send_signal(signal.SIGCONT)
+
+
+def test_ctrl_c_ends_the_wait_for_servers_that_say_nothing(start, nap_idl):
+    with metaserver() as listening:
+        address = listening.replace("farcall://", "meta://")
+        server = start(nap_idl, options=["--metaserver", address])
+        wait_until(lambda: serving(address) == 1, what="that it has joined")
+        client = farcall.connect(address, connect_timeout=60)
+        nap = client.function("nap")
+        other = start(nap_idl, options=["--metaserver", address])
+        wait_until(lambda: serving(address) == 2, what="that the other one has joined")
+        freeze(other.process)
+        try:
+            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+            began = time.monotonic()
+            with pytest.raises(KeyboardInterrupt):
+                nap._everywhere()
+            assert time.monotonic() - began < 10
+            assert server.process.poll() is None
+        finally:
+            other.process.send_signal(signal.SIGCONT)

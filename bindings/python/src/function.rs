@@ -124,7 +124,10 @@ impl Function {
         let found: Vec<_> = py.detach(|| match self.client.reservation() {
             // All calls of a reservation go to one server.
             Some(_) => Vec::new(),
-            None => self.client.servers().into_iter().filter_map(at).collect(),
+            None => {
+                let servers = self.client.servers().unwrap_or_default();
+                servers.into_iter().filter_map(at).collect()
+            }
         });
         // A server that Ctrl-C kept from answering counts as one that cannot be reached.
         take_interrupt().map_or(Ok(found), Err)

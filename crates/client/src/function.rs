@@ -74,17 +74,20 @@ impl Function {
     }
 
     /// The servers to which the function's calls may go.
-    pub(crate) fn places(&self) -> Vec<remote::Server> {
+    pub(crate) fn places(&self) -> Result<Vec<remote::Server>, Error> {
         match &self.target {
-            Target::One(function) => vec![function.server().clone()],
+            Target::One(function) => Ok(vec![function.server().clone()]),
             Target::Many(function) => function.servers(),
         }
     }
 
     /// The reachable servers that have the function with this interface: the servers behind a
     /// metaserver, or the one server.
-    pub fn servers(&self) -> Vec<Server> {
-        self.places().into_iter().map(Server::from).collect()
+    ///
+    /// # Errors
+    /// [`Options::on_interrupt`](crate::Options::on_interrupt) asked to give up.
+    pub fn servers(&self) -> Result<Vec<Server>, Error> {
+        Ok(self.places()?.into_iter().map(Server::from).collect())
     }
 
     /// Whether the function is a method of an object.
@@ -226,7 +229,7 @@ impl Function {
     /// servers behind the metaserver.
     pub fn reservations(&self) -> Result<Vec<Reservation>, Error> {
         let mut all = Vec::new();
-        for server in self.places() {
+        for server in self.places()? {
             all.extend(server.reservations()?);
         }
         Ok(all)

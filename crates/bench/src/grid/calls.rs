@@ -197,7 +197,7 @@ pub(super) fn joined(server: &Server, name: &str, servers: usize) -> Result<Func
     let end = Instant::now() + PATIENCE;
     loop {
         match server.function(name) {
-            Ok(function) if function.servers().len() == servers => return Ok(function),
+            Ok(function) if function.servers()?.len() == servers => return Ok(function),
             Err(error) if Instant::now() > end => return Err(error.into()),
             Ok(_) if Instant::now() > end => {
                 return Err(Failure::failed("the servers did not join the metaserver"));

@@ -290,9 +290,8 @@ impl Grid {
             }
         }
         let end = Instant::now() + PATIENCE;
-        while function(&self.address).map_or(0, |function| function.servers().len())
-            < self.servers.len()
-        {
+        let reached = |function: Function| function.servers().map_or(0, |servers| servers.len());
+        while function(&self.address).map_or(0, reached) < self.servers.len() {
             if Instant::now() > end {
                 return Err(Failure::failed("the servers did not join the metaserver"));
             }

@@ -9,12 +9,14 @@ use crate::grid::probe::{self, Probes};
 use crate::options::Options;
 use crate::remote::{
     Connection, Server, answers, connect_within, connection_within, directory, generation,
+    same_function,
 };
 use farcall_directory::client::{ChosenServer, Known};
 use farcall_directory::message::{Choose, Chosen, Find, Found, Observe, Offer};
 use farcall_rpc_proto::{FailureKind, Kind, TRACES};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -167,31 +169,63 @@ impl Grid {
         self.known().servers_with(self.now(), function, digest)
     }
 
-    /// The reachable servers that have a function with this interface.
-    pub(crate) fn servers_of(&self, function: &str, text: &str) -> Vec<Server> {
+    /// The reachable servers that have a function with this interface. They have described it.
+    ///
+    /// # Errors
+    /// [`Options::on_interrupt`] asked to give up.
+    pub(crate) fn servers_of(&self, function: &str, text: &str) -> Result<Vec<Server>, Error> {
         let digest = farcall_directory::digest(text);
         // If no metaserver answers, the servers that the client knows must do.
         let _ = self.find(function);
         let found = self.servers_with(function, Some(digest));
-        let parts = found.chunks(found.len().div_ceil(MOST_AT_ONCE).max(1));
         // A server that does not answer must not keep the client from the others.
-        thread::scope(|scope| {
-            let reach = |part: &[(u64, String)]| -> Vec<Server> {
-                let reached = part.iter().map(|(at, address)| self.server(*at, address));
-                reached.filter_map(Result::ok).collect()
+        let (sender, answers) = mpsc::channel();
+        for part in found.chunks(found.len().div_ceil(MOST_AT_ONCE).max(1)) {
+            let (grid, sender, part) = (self.clone(), sender.clone(), part.to_vec());
+            let (function, text) = (function.to_owned(), text.to_owned());
+            let reach = move || {
+                for (number, address) in part {
+                    let answer = grid.answer_of(number, &address, (&function, &text));
+                    // Nobody waits for it anymore after an interrupt.
+                    let _ = sender.send((number, answer));
+                }
             };
-            let begin = |part| {
-                let thread = thread::Builder::new().spawn_scoped(scope, move || reach(part));
-                // Without another thread, this one waits.
-                thread.map_err(|_| reach(part))
-            };
-            let begun: Vec<_> = parts.map(begin).collect();
-            let reached = begun.into_iter().map(|part| match part {
-                Ok(thread) => thread.join().unwrap_or_default(),
-                Err(reached) => reached,
-            });
-            reached.flatten().collect()
-        })
+            // Without another thread, this one waits.
+            if thread::Builder::new().spawn(reach.clone()).is_err() {
+                reach();
+            }
+        }
+        drop(sender);
+        let mut reached = self.wait_for_all(&answers)?;
+        let places = found.iter().map(|(number, _)| reached.remove(number));
+        Ok(places.flatten().collect())
+    }
+
+    /// A server, if it answers and has a function with this interface.
+    fn answer_of(&self, number: u64, at: &str, function: (&str, &str)) -> Result<Server, Error> {
+        let server = self.server(number, at)?;
+        // It may have fallen silent since it was connected.
+        same_function(&server, function)?;
+        Ok(server)
+    }
+
+    /// The servers that have answered, when none is waited for anymore.
+    fn wait_for_all(
+        &self,
+        answers: &Receiver<(u64, Result<Server, Error>)>,
+    ) -> Result<HashMap<u64, Server>, Error> {
+        let give_up = self.meta().options().on_interrupt.as_ref();
+        let mut reached = HashMap::new();
+        loop {
+            match answers.recv_timeout(Duration::from_millis(100)) {
+                Ok((number, answer)) => reached.extend(answer.ok().map(|server| (number, server))),
+                Err(RecvTimeoutError::Disconnected) => return Ok(reached),
+                Err(RecvTimeoutError::Timeout) if give_up.is_some_and(|give_up| give_up()) => {
+                    return Err(Error::Interrupted);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
     }
 
     fn has_paths(&self, server: u64) -> bool {

@@ -113,7 +113,10 @@ impl Function {
     }
 
     /// The reachable servers that have the function with this interface.
-    pub(crate) fn servers(&self) -> Vec<Server> {
+    ///
+    /// # Errors
+    /// [`Options::on_interrupt`](crate::Options::on_interrupt) asked to give up.
+    pub(crate) fn servers(&self) -> Result<Vec<Server>, Error> {
         let known = &*self.description;
         self.grid.servers_of(&known.qualified, &known.text)
     }

@@ -95,7 +95,7 @@ fn behind(servers: &[Server], calls: &[Recorded]) -> Result<Vec<remote::Server>,
             .map(|call| (call.qualified.as_str(), call.text.as_str()));
         let functions: BTreeSet<(&str, &str)> = functions.collect();
         for (name, text) in functions {
-            for found in grid.servers_of(name, text) {
+            for found in grid.servers_of(name, text)? {
                 if all.iter().all(|known| known.address() != found.address()) {
                     all.push(found);
                 }
