@@ -428,10 +428,13 @@ fn text(document: &Document, unit: &Unit<'_>, file: &Source) -> String {
 }
 
 /// Whether the preprocessor has put headers of the system into the text of the file. They must not
-/// come twice. It reads `stdc-predef.h` for every file, which declares nothing.
+/// come twice. It reads `stdc-predef.h` for every file, which declares nothing, and clang marks its
+/// own macros as a header of the system.
 fn has_headers(file: &Source) -> bool {
+    let declares_nothing =
+        |line: &str| line.contains("/stdc-predef.h\"") || line.contains("\"<built-in>\"");
     let markers = file.text.lines().filter(|line| line.starts_with("# "));
-    let mut named = markers.filter(|line| !line.contains("/stdc-predef.h\""));
+    let mut named = markers.filter(|line| !declares_nothing(line));
     named.any(|line| line.ends_with(" 3") || line.ends_with(" 3 4"))
 }
 
@@ -551,6 +554,25 @@ mod tests {
         run(link.args(arguments).current_dir(folder.path()), "cc").unwrap();
         let loaded = crate::loader::Loaded::open(&made.to_string_lossy(), folder.path());
         assert!(loaded.is_ok_and(|loaded| loaded.symbol("twice").is_some()));
+    }
+
+    #[test]
+    fn what_every_preprocessor_reads_is_no_header_of_the_system() {
+        let has = |text: &str| {
+            has_headers(&Source {
+                path: "heat.idl".into(),
+                text: text.to_string(),
+                options: Vec::new(),
+            })
+        };
+        let gcc = "# 0 \"<built-in>\"\n# 1 \"/usr/include/stdc-predef.h\" 1 3 4\n";
+        let clang = "# 1 \"<built-in>\" 1\n# 1 \"<built-in>\" 3\n# 396 \"<built-in>\" 3\n";
+        let stdio = "# 1 \"/usr/include/stdio.h\" 1 3 4\n";
+        for text in [gcc, clang] {
+            let own = format!("{text}# 1 \"heat.idl\" 2\nDefine f() {{ }}\n");
+            assert!(!has(&own), "{own}");
+            assert!(has(&format!("{own}{stdio}")), "{own}");
+        }
     }
 
     /// Servers that start at the same time delete the folders of killed ones.
