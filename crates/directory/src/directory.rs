@@ -632,6 +632,7 @@ impl Directory {
         }
         let is_full = self.servers.len() >= self.settings.most_servers;
         let (mut functions, mut profiles) = Default::default();
+        let mut was_lost = false;
         match self.servers.get_mut(&server) {
             None if is_full || (forgets && expires <= now) => return false,
             None => {}
@@ -647,7 +648,8 @@ impl Directory {
                 return false;
             }
             Some(entry) => {
-                (functions, profiles) = (entry.functions.clone(), entry.profiles.clone())
+                (functions, profiles) = (entry.functions.clone(), entry.profiles.clone());
+                was_lost = entry.lost;
             }
         }
         let mut entry = Entry::new(record.join, now, expires);
@@ -662,6 +664,9 @@ impl Directory {
             entry.take(report, now);
         }
         self.insert(entry);
+        if was_lost {
+            self.note_server("back", server);
+        }
         true
     }
 

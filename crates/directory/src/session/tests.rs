@@ -358,6 +358,23 @@ fn lines_of_the_record_have_dates_of_the_calendar() {
     assert_eq!(ends, Some((Some(T0 + 2001.0), Some(T0 + 2003.0))));
 }
 
+/// It has joined again, at another metaserver with the same store.
+#[test]
+fn a_lost_server_that_another_metaserver_has_heard_is_back_in_the_record() {
+    let (mut directory, mut other) = (with(0), with(0));
+    directory.keep_record(Budget::of_day(100_000_000));
+    directory.join(T0, join(1)).unwrap();
+    directory.lose(T0 + 1.0, 1);
+    other.join(T0 + 2.0, join(1)).unwrap();
+    directory.apply(T0 + 2.0, other.record(crate::Key::Server(1)).unwrap());
+    let lines = directory.take_lines(true);
+    let events = lines.iter().filter_map(|line| match line {
+        Line::Server(server) => Some(server.event.as_str()),
+        _ => None,
+    });
+    assert_eq!(events.collect::<Vec<_>>(), ["joined", "lost", "back"]);
+}
+
 #[test]
 fn many_placements_are_counted_and_none_is_forgotten() {
     let mut directory = with(1);
