@@ -323,16 +323,17 @@ fn linked(name: &str, folders: &[PathBuf]) -> Vec<String> {
         true => of_linker(name, &folders[0]),
         false if name.contains('/') => {
             let path = folders[0].join(name);
-            let folder = path.parent().map(search_at_run_time);
+            let search = path.parent().map(search_at_run_time);
             let path = path.to_string_lossy().into_owned();
-            return std::iter::once(path).chain(folder).collect();
+            let search = search.into_iter().flatten();
+            return std::iter::once(path).chain(search).collect();
         }
         false => (Vec::new(), Vec::new()),
     };
     let mut arguments = Vec::new();
     for folder in folders.iter().chain(&own) {
         arguments.push(format!("-L{}", folder.display()));
-        arguments.push(search_at_run_time(folder));
+        arguments.extend(search_at_run_time(folder));
     }
     match name.starts_with('-') {
         true => arguments.extend(words.into_iter().map(String::from)),
@@ -341,8 +342,10 @@ fn linked(name: &str, folders: &[PathBuf]) -> Vec<String> {
     arguments
 }
 
-fn search_at_run_time(folder: &Path) -> String {
-    format!("-Wl,-rpath,{}", folder.display())
+/// In `-Wl,-rpath,FOLDER`, the name of the folder would end at a comma.
+fn search_at_run_time(folder: &Path) -> [String; 4] {
+    let folder = folder.display().to_string();
+    ["-Xlinker", "-rpath", "-Xlinker", &folder].map(String::from)
 }
 
 fn command(words: &str) -> Command {
@@ -519,7 +522,7 @@ mod tests {
     #[test]
     fn a_body_is_linked_with_a_library_from_any_searched_folder() {
         let folder = tempfile::tempdir().unwrap();
-        let other = folder.path().join("other");
+        let other = folder.path().join("others, in one folder");
         fs::create_dir(&other).unwrap();
         let made = |text: &str, name: &str| {
             let (source, to) = (folder.path().join("made.c"), other.join(name));
