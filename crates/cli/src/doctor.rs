@@ -280,7 +280,9 @@ fn trunk() -> Finding {
 }
 
 fn gang() -> Finding {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    // Other file systems can be in folders whose names are no text.
+    let mounts = std::fs::read("/proc/self/mounts").unwrap_or_default();
+    let mounts = String::from_utf8_lossy(&mounts).into_owned();
     let is_there = mounts
         .lines()
         .any(|line| line.split(' ').nth(2) == Some("cgroup2"));

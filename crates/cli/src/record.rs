@@ -229,11 +229,16 @@ fn open(path: &Path) -> Result<Lines<io::BufReader<std::fs::File>>, Failure> {
     .map_err(Failure::failed)
 }
 
-/// What a line describes that holds until another line about it.
-fn subject(line: &Line) -> Option<(String, String)> {
+/// What a line describes that holds until another line about it: a server, or its path to a host.
+/// The last part is whether a server tells it of itself: a metaserver knows when the server was
+/// lost, and not the policy of its queue.
+fn subject(line: &Line) -> Option<(String, String, bool)> {
     match line {
-        Line::Server(server) => Some((server.server.clone(), String::new())),
-        Line::Link(link) => Some((link.server.clone(), link.host.clone())),
+        Line::Server(server) => {
+            let is_own = matches!(server.event.as_str(), "started" | "stopped");
+            Some((server.server.clone(), String::new(), is_own))
+        }
+        Line::Link(link) => Some((link.server.clone(), link.host.clone(), false)),
         _ => None,
     }
 }
@@ -241,6 +246,21 @@ fn subject(line: &Line) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use farcall_record::Server;
+
+    #[test]
+    fn what_a_server_and_a_metaserver_say_holds_side_by_side() {
+        let of = |event: &str| {
+            let server = Server {
+                event: event.to_owned(),
+                ..Server::default()
+            };
+            subject(&Line::Server(Box::new(server)))
+        };
+        assert_eq!(of("started"), of("stopped"));
+        assert_eq!(of("joined"), of("lost"));
+        assert_ne!(of("started"), of("joined"));
+    }
 
     #[test]
     fn moments_may_leave_out_what_is_usual() {

@@ -9,6 +9,8 @@ use std::sync::Arc;
 /// call, or the call has ended. By then the client has connected and the first bytes of the call
 /// have arrived.
 const UNTIL_SEEN_S: f64 = 0.03;
+/// Seconds between two searches for calls that have taken too long.
+const SEARCH_S: f64 = 1.0;
 
 /// What a placement's line needs besides the placed call.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,6 +92,8 @@ pub(crate) struct Calls {
     order: VecDeque<(u64, u64)>,
     last: u64,
     most: usize,
+    /// When to search next for calls that have taken too long.
+    search_at: f64,
 }
 
 impl Calls {
@@ -100,6 +104,7 @@ impl Calls {
             order: VecDeque::new(),
             last: first,
             most,
+            search_at: 0.0,
         }
     }
 
@@ -129,18 +134,17 @@ impl Calls {
         (placed.connection == connection).then(|| self.placed.remove(&key))?
     }
 
-    /// Forgets calls that have taken too long, and returns them.
+    /// Forgets calls that have taken too long, and returns them. It may be a second late.
     pub(crate) fn expire(&mut self, now: f64) -> Vec<Placed> {
-        let mut gone = Vec::new();
-        while let Some(oldest) = self.order.front() {
-            match self.placed.get(oldest) {
-                Some(call) if call.expires() > now => break,
-                _ => {}
-            }
-            gone.extend(self.placed.remove(oldest));
-            self.order.pop_front();
+        if now < self.search_at {
+            return Vec::new();
         }
-        gone
+        self.search_at = now + SEARCH_S;
+        // A call that may take hours can be before those of seconds.
+        let over = self.placed.iter().filter(|(_, call)| call.expires() <= now);
+        let over: Vec<(u64, u64)> = over.map(|(key, _)| *key).collect();
+        let gone = over.iter().filter_map(|key| self.placed.remove(key));
+        gone.collect()
     }
 
     pub(crate) fn of_server(&self, server: u64) -> impl Iterator<Item = &Placed> {
@@ -179,6 +183,17 @@ mod tests {
             down_s: 0.0,
             note: None,
         }
+    }
+
+    #[test]
+    fn a_long_call_does_not_keep_a_short_one_behind_it() {
+        let mut calls = Calls::new(0, 4);
+        calls.place(call(3600.0));
+        calls.place(call(0.1));
+        assert!(calls.expire(5.0).is_empty());
+        let gone = calls.expire(20.0);
+        assert_eq!(gone, [call(0.1)]);
+        assert_eq!(calls.len(), 1);
     }
 
     #[test]

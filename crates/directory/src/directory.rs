@@ -192,7 +192,8 @@ impl Directory {
 
     /// Says by how many seconds the calendar is ahead of the clock of this directory, which goes
     /// steadily. Leases go by the clock, so that none ends or begins anew when the calendar is set.
-    /// The records that metaservers exchange have dates of the calendar.
+    /// The records that metaservers exchange, and the lines of the record, have dates of the
+    /// calendar.
     pub fn set_calendar(&mut self, ahead_s: f64) {
         self.calendar_s = ahead_s;
     }
@@ -209,9 +210,9 @@ impl Directory {
 
     /// The lines of the record since the last question. At the end of the program, nothing is left.
     pub fn take_lines(&mut self, is_end: bool) -> Vec<Line> {
-        let now = self.now;
+        let (now, ahead_s) = (self.now, self.calendar_s);
         let notes = self.notes.as_mut();
-        notes.map_or_else(Vec::new, |notes| notes.take(now, is_end))
+        notes.map_or_else(Vec::new, |notes| notes.take(now, ahead_s, is_end))
     }
 
     /// Notes that placed calls will have no outcome.
@@ -631,6 +632,7 @@ impl Directory {
         }
         let is_full = self.servers.len() >= self.settings.most_servers;
         let (mut functions, mut profiles) = Default::default();
+        let mut was_lost = false;
         match self.servers.get_mut(&server) {
             None if is_full || (forgets && expires <= now) => return false,
             None => {}
@@ -646,7 +648,8 @@ impl Directory {
                 return false;
             }
             Some(entry) => {
-                (functions, profiles) = (entry.functions.clone(), entry.profiles.clone())
+                (functions, profiles) = (entry.functions.clone(), entry.profiles.clone());
+                was_lost = entry.lost;
             }
         }
         let mut entry = Entry::new(record.join, now, expires);
@@ -661,6 +664,9 @@ impl Directory {
             entry.take(report, now);
         }
         self.insert(entry);
+        if was_lost {
+            self.note_server("back", server);
+        }
         true
     }
 

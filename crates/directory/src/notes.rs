@@ -167,8 +167,9 @@ impl Notes {
     }
 
     /// The lines so far, with those of placements that were counted together and are due. At the
-    /// end, all of them are.
-    pub(crate) fn take(&mut self, now: f64, is_end: bool) -> Vec<Line> {
+    /// end, all of them are. Their moments are dates of a calendar that is ahead of the clock by
+    /// `ahead_s` seconds.
+    pub(crate) fn take(&mut self, now: f64, ahead_s: f64, is_end: bool) -> Vec<Line> {
         let due = self.sampler.deadline().is_some_and(|at| at <= nanos(now));
         let counted = match due || is_end {
             true => self.sampler.take(),
@@ -194,6 +195,34 @@ impl Notes {
             }
             self.push(Line::Placements(Box::new(line)));
         }
-        std::mem::take(&mut self.lines)
+        let mut lines = std::mem::take(&mut self.lines);
+        lines.iter_mut().for_each(|line| shift(line, ahead_s));
+        lines
+    }
+}
+
+/// Makes the moments of a line later by some seconds.
+fn shift(line: &mut Line, seconds: f64) {
+    match line {
+        Line::Server(server) => server.time += seconds,
+        Line::Link(link) => link.time += seconds,
+        Line::Placement(placement) => {
+            let Placement {
+                asked,
+                placed,
+                ended,
+                ..
+            } = &mut **placement;
+            *asked += seconds;
+            for moment in [placed, ended].into_iter().flatten() {
+                *moment += seconds;
+            }
+        }
+        Line::Placements(placements) => {
+            placements.from += seconds;
+            placements.to += seconds;
+        }
+        // The directory makes no others.
+        Line::Record(_) | Line::Call(_) | Line::Together(_) | Line::Other => {}
     }
 }

@@ -84,7 +84,9 @@ impl Groups {
     }
 
     fn unguarded() -> Option<Groups> {
-        let mounts = fs::read_to_string("/proc/self/mounts").ok()?;
+        // Other file systems can be in folders whose names are no text.
+        let mounts = fs::read("/proc/self/mounts").ok()?;
+        let mounts = String::from_utf8_lossy(&mounts).into_owned();
         let mount = mounts.lines().find_map(|line| {
             let mut fields = line.split(' ');
             let (_, path, kind) = (fields.next()?, fields.next()?, fields.next()?);

@@ -82,8 +82,9 @@ impl Process {
     /// Whether the kernel reports this state. A process that had stopped itself reports no second
     /// stop.
     fn is_in_state(&self, state: char) -> bool {
-        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.pid));
-        let text = text.unwrap_or_default();
+        // The name of the program is before the state, and need not be a text.
+        let text = std::fs::read(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
         let field = text
             .rsplit_once(") ")
             .and_then(|(_, rest)| rest.chars().next());
@@ -292,7 +293,9 @@ pub(crate) fn name(signal: i32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
     use std::io::{BufRead, BufReader};
+    use std::os::unix::ffi::OsStrExt;
     use std::os::unix::process::CommandExt;
     use std::process::{Command, Stdio};
     use std::time::Duration;
@@ -304,6 +307,21 @@ mod tests {
             assert!(Instant::now() < end, "it takes too long");
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    #[test]
+    fn a_process_whose_name_is_no_text_is_seen_to_have_stopped_itself() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let shell = folder.path().join(OsStr::from_bytes(b"sh\xff"));
+        std::os::unix::fs::symlink("/bin/sh", &shell).expect("a link");
+        let mut command = Command::new(&shell);
+        command.args(["-c", "kill -STOP $$"]).process_group(0);
+        let mut child = command.spawn().expect("a shell");
+        let null = || OwnedFd::from(std::fs::File::open("/dev/null").expect("it is there"));
+        let process = Process::new(0, child.id() as i32, [null(), null()]);
+        wait_until(|| process.is_in_state('T'));
+        process.signal(libc::SIGKILL);
+        assert!(child.wait().is_ok());
     }
 
     #[test]

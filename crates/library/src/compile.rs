@@ -323,16 +323,17 @@ fn linked(name: &str, folders: &[PathBuf]) -> Vec<String> {
         true => of_linker(name, &folders[0]),
         false if name.contains('/') => {
             let path = folders[0].join(name);
-            let folder = path.parent().map(search_at_run_time);
+            let search = path.parent().map(search_at_run_time);
             let path = path.to_string_lossy().into_owned();
-            return std::iter::once(path).chain(folder).collect();
+            let search = search.into_iter().flatten();
+            return std::iter::once(path).chain(search).collect();
         }
         false => (Vec::new(), Vec::new()),
     };
     let mut arguments = Vec::new();
     for folder in folders.iter().chain(&own) {
         arguments.push(format!("-L{}", folder.display()));
-        arguments.push(search_at_run_time(folder));
+        arguments.extend(search_at_run_time(folder));
     }
     match name.starts_with('-') {
         true => arguments.extend(words.into_iter().map(String::from)),
@@ -341,8 +342,10 @@ fn linked(name: &str, folders: &[PathBuf]) -> Vec<String> {
     arguments
 }
 
-fn search_at_run_time(folder: &Path) -> String {
-    format!("-Wl,-rpath,{}", folder.display())
+/// In `-Wl,-rpath,FOLDER`, the name of the folder would end at a comma.
+fn search_at_run_time(folder: &Path) -> [String; 4] {
+    let folder = folder.display().to_string();
+    ["-Xlinker", "-rpath", "-Xlinker", &folder].map(String::from)
 }
 
 fn command(words: &str) -> Command {
@@ -428,10 +431,13 @@ fn text(document: &Document, unit: &Unit<'_>, file: &Source) -> String {
 }
 
 /// Whether the preprocessor has put headers of the system into the text of the file. They must not
-/// come twice. It reads `stdc-predef.h` for every file, which declares nothing.
+/// come twice. It reads `stdc-predef.h` for every file, which declares nothing, and clang marks its
+/// own macros as a header of the system.
 fn has_headers(file: &Source) -> bool {
+    let declares_nothing =
+        |line: &str| line.contains("/stdc-predef.h\"") || line.contains("\"<built-in>\"");
     let markers = file.text.lines().filter(|line| line.starts_with("# "));
-    let mut named = markers.filter(|line| !line.contains("/stdc-predef.h\""));
+    let mut named = markers.filter(|line| !declares_nothing(line));
     named.any(|line| line.ends_with(" 3") || line.ends_with(" 3 4"))
 }
 
@@ -516,7 +522,7 @@ mod tests {
     #[test]
     fn a_body_is_linked_with_a_library_from_any_searched_folder() {
         let folder = tempfile::tempdir().unwrap();
-        let other = folder.path().join("other");
+        let other = folder.path().join("others, in one folder");
         fs::create_dir(&other).unwrap();
         let made = |text: &str, name: &str| {
             let (source, to) = (folder.path().join("made.c"), other.join(name));
@@ -551,6 +557,25 @@ mod tests {
         run(link.args(arguments).current_dir(folder.path()), "cc").unwrap();
         let loaded = crate::loader::Loaded::open(&made.to_string_lossy(), folder.path());
         assert!(loaded.is_ok_and(|loaded| loaded.symbol("twice").is_some()));
+    }
+
+    #[test]
+    fn what_every_preprocessor_reads_is_no_header_of_the_system() {
+        let has = |text: &str| {
+            has_headers(&Source {
+                path: "heat.idl".into(),
+                text: text.to_string(),
+                options: Vec::new(),
+            })
+        };
+        let gcc = "# 0 \"<built-in>\"\n# 1 \"/usr/include/stdc-predef.h\" 1 3 4\n";
+        let clang = "# 1 \"<built-in>\" 1\n# 1 \"<built-in>\" 3\n# 396 \"<built-in>\" 3\n";
+        let stdio = "# 1 \"/usr/include/stdio.h\" 1 3 4\n";
+        for text in [gcc, clang] {
+            let own = format!("{text}# 1 \"heat.idl\" 2\nDefine f() {{ }}\n");
+            assert!(!has(&own), "{own}");
+            assert!(has(&format!("{own}{stdio}")), "{own}");
+        }
     }
 
     /// Servers that start at the same time delete the folders of killed ones.

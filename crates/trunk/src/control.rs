@@ -80,8 +80,9 @@ const SOCKET: &str = "farcall-trunk-";
 /// # Errors
 /// The system does not list its sockets.
 pub fn running() -> io::Result<Vec<String>> {
-    let sockets = std::fs::read_to_string("/proc/thread-self/net/unix")?;
-    Ok(listening(&sockets))
+    // Other programs can give their sockets names that are no text.
+    let sockets = std::fs::read("/proc/thread-self/net/unix")?;
+    Ok(listening(&String::from_utf8_lossy(&sockets)))
 }
 
 /// The names of trunks in a list of sockets, in the form of `/proc/net/unix`.
@@ -344,10 +345,13 @@ fn may_end(stream: &UnixStream) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Request, accept, address, ask, end_within, is_stranger, listening, serve};
+    use super::{
+        Request, accept, address, ask, end_within, is_stranger, listening, running, serve,
+    };
     use std::cell::Cell;
     use std::io::{self, Write};
-    use std::os::unix::net::UnixStream;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
     use std::time::Duration;
 
     #[test]
@@ -411,6 +415,15 @@ mod tests {
             rests.set(rests.get() + 1)
         });
         assert_eq!((served.get(), rests.get()), (1, 2));
+    }
+
+    #[test]
+    fn trunks_are_found_although_another_socket_has_a_name_that_is_no_text() {
+        let name = format!("odd-{}", std::process::id());
+        let _requests = serve(&name, None).unwrap();
+        let odd = SocketAddr::from_abstract_name([name.as_bytes(), b"\xff"].concat()).unwrap();
+        let _odd = UnixListener::bind_addr(&odd).unwrap();
+        assert!(running().unwrap().contains(&name));
     }
 
     #[test]

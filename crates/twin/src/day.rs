@@ -87,8 +87,8 @@ pub struct Day {
     pub(crate) paths: BTreeMap<(String, String), Path>,
     /// Functions and servers of calls that a metaserver has placed.
     pub(crate) placed: BTreeSet<(String, String)>,
-    /// Calls that ended before they had started.
-    pub(crate) unstarted: u64,
+    /// Calls that no function computed to its end.
+    pub(crate) unfinished: u64,
     /// Calls of several functions that are counted in one line.
     pub(crate) unknown: u64,
     too_many: bool,
@@ -191,7 +191,7 @@ impl Day {
 
     fn call(&mut self, call: &Call) {
         let (Some(started), Some(ended)) = (call.started, call.ended) else {
-            self.unstarted = self.unstarted.saturating_add(1);
+            self.unfinished = self.unfinished.saturating_add(1);
             return;
         };
         let granted = call.granted.unwrap_or(call.asked);
@@ -220,7 +220,8 @@ impl Day {
     }
 
     /// Takes calls without lines of their own: as many, spread evenly over their time, with waits
-    /// and computing times of the same quantiles.
+    /// and computing times of the same quantiles. A failed call without a computing time is left
+    /// out, as it is with a line of its own.
     fn together(&mut self, together: &Together) {
         let calls = together.calls;
         if together.function.is_empty() || calls == 0 {
@@ -243,6 +244,10 @@ impl Day {
             let part = (number as f64 + 0.5) / calls as f64;
             let exec_s = quantile(&together.exec_quantiles_s, random.unit());
             let wait_s = quantile(&together.wait_quantiles_s, random.unit());
+            if exec_s == 0.0 && together.outcome != "done" {
+                self.unfinished = self.unfinished.saturating_add(1);
+                continue;
+            }
             // The line says when calls ended.
             let ended = together.from + part * (together.to - together.from);
             let started = ended - exec_s;

@@ -315,6 +315,32 @@ fn calls_that_are_counted_together_end_when_their_line_says() {
     assert!((153.0..=160.0).contains(&makespan_s), "{makespan_s}");
 }
 
+/// The record does not say how long they computed.
+#[test]
+fn failed_calls_are_left_out_with_and_without_lines_of_their_own() {
+    let mut day = Day::default();
+    let failed = Call {
+        ended: None,
+        ..local(SERVERS[0], 0.0, 1.0)
+    };
+    for call in [local(SERVERS[0], 0.0, 10.0), failed] {
+        day.take(&Line::Call(Box::new(call)));
+    }
+    day.take(&Line::Together(Box::new(Together {
+        from: BEGIN,
+        to: BEGIN + 10.0,
+        function: "f".to_owned(),
+        server: SERVERS[0].to_owned(),
+        outcome: "worker lost".to_owned(),
+        calls: 5,
+        ..Together::default()
+    })));
+    let twin = Twin::new(day).unwrap();
+    assert_eq!(twin.calls(), 1);
+    let is_told = |note: &String| note.starts_with("6 calls never started or failed");
+    assert!(twin.notes().iter().any(is_told), "{:?}", twin.notes());
+}
+
 #[test]
 fn bytes_of_a_forged_line_do_not_overflow() {
     let mut day = Day::default();
@@ -323,6 +349,7 @@ fn bytes_of_a_forged_line_do_not_overflow() {
         to: BEGIN + 60.0,
         function: "f".to_owned(),
         server: SERVERS[0].to_owned(),
+        outcome: "done".to_owned(),
         calls: 1,
         sent_bytes: u64::MAX,
         returned_bytes: u64::MAX,
@@ -402,6 +429,7 @@ fn impossible_records_are_replayed_or_refused() {
                 to: odd(random),
                 function: "f".to_owned(),
                 server,
+                outcome: "done".to_owned(),
                 calls: random.below(3),
                 operations: odd(random),
                 sent_bytes: odd(random) as u64,

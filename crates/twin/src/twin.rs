@@ -499,10 +499,10 @@ fn notes(day: &Day, recorded: &Figures) -> Vec<String> {
              quantiles"
         ));
     }
-    if day.unstarted > 0 {
+    if day.unfinished > 0 {
         notes.push(format!(
-            "{} calls never started and are left out",
-            day.unstarted
+            "{} calls never started or failed, and are left out",
+            day.unfinished
         ));
     }
     if day.unknown > 0 {

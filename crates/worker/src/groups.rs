@@ -65,7 +65,9 @@ impl Groups {
     /// The groups that this process may make, and why others are missing.
     pub fn available() -> (Groups, Vec<String>) {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        // Other file systems can be in folders whose names are no text.
+        let mounts = fs::read("/proc/self/mounts").unwrap_or_default();
+        let mounts = String::from_utf8_lossy(&mounts).into_owned();
         let mut refused = Vec::new();
         let mut find = |controller, what, limits| match find(&own, &mounts, controller, limits) {
             Ok(place) => Some(place),

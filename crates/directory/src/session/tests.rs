@@ -331,6 +331,50 @@ fn check_placements(lines: &[Line], address: &str) {
     assert_eq!(placements[3].ended, None);
 }
 
+/// The clock of the metaserver's host was 2000 s behind, and was set.
+#[test]
+fn lines_of_the_record_have_dates_of_the_calendar() {
+    let mut directory = with(0);
+    directory.keep_record(Budget::of_day(100_000_000));
+    directory.set_calendar(2000.0);
+    directory.join(T0, join(1)).unwrap();
+    directory.report(T0, report(1)).unwrap();
+    let mut client = session(7, "alice");
+    client.came(T0 + 0.5);
+    let (server, number) = placed(&mut client, &mut directory, T0 + 1.0);
+    say(
+        &mut client,
+        &mut directory,
+        T0 + 3.0,
+        &observed(server, number),
+    );
+    let lines = directory.take_lines(true);
+    let times: Vec<Option<f64>> = lines.iter().map(Line::time).collect();
+    assert_eq!(times, [Some(T0 + 2000.0), Some(T0 + 2000.5)]);
+    let ends = lines.iter().find_map(|line| match line {
+        Line::Placement(placement) => Some((placement.placed, placement.ended)),
+        _ => None,
+    });
+    assert_eq!(ends, Some((Some(T0 + 2001.0), Some(T0 + 2003.0))));
+}
+
+/// It has joined again, at another metaserver with the same store.
+#[test]
+fn a_lost_server_that_another_metaserver_has_heard_is_back_in_the_record() {
+    let (mut directory, mut other) = (with(0), with(0));
+    directory.keep_record(Budget::of_day(100_000_000));
+    directory.join(T0, join(1)).unwrap();
+    directory.lose(T0 + 1.0, 1);
+    other.join(T0 + 2.0, join(1)).unwrap();
+    directory.apply(T0 + 2.0, other.record(crate::Key::Server(1)).unwrap());
+    let lines = directory.take_lines(true);
+    let events = lines.iter().filter_map(|line| match line {
+        Line::Server(server) => Some(server.event.as_str()),
+        _ => None,
+    });
+    assert_eq!(events.collect::<Vec<_>>(), ["joined", "lost", "back"]);
+}
+
 #[test]
 fn many_placements_are_counted_and_none_is_forgotten() {
     let mut directory = with(1);
