@@ -374,6 +374,7 @@ def test_a_callback_may_return_its_values(server):
         "of NumPy": lambda x: np.float32(x * x),
         "an array": lambda x: np.array([x * x]),
         "any arguments": lambda *given: given[0] ** 2,
+        "a default value": lambda x, power=2: x**power,
     }
     for form, f in by_form.items():
         np.testing.assert_array_equal(evaluate(n=3, f=f).values, expected, form)
