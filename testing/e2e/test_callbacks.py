@@ -419,6 +419,12 @@ def test_a_callback_returns_what_the_interface_says(server, returned, words):
             assert word in str(raised.value), str(raised.value)
 
 
+def test_a_function_with_callbacks_is_no_durable_call(server):
+    text = "callbacks/evaluate has callbacks, so it cannot be a durable call"
+    with pytest.raises(farcall.ArgumentError, match=text):
+        server.function("evaluate").submit(n=3, f=lambda x: x)
+
+
 def test_a_callback_fills_or_returns(server):
     def both(x, y):
         y[0] = 3.0

@@ -308,7 +308,7 @@ impl Function {
         }
         let callbacks = self.callbacks(py, &given)?;
         let (laid_out, mut typed) = self.lay_out(py, &given)?;
-        let mut slots: Vec<Option<Slot<'py>>> = given.iter().map(|_| None).collect();
+        let mut slots: Vec<Option<Slot<'py>>> = self.params().iter().map(|_| None).collect();
         let arrays = laid_out.layout().arrays.iter();
         for layout in arrays.filter(|array| array.mode.is_sent()) {
             let (index, order) = (layout.param, self.order);
