@@ -382,7 +382,10 @@ impl Function {
 
     /// The same function. The server keeps the results of its durable calls for so many hours.
     fn with_retention(&self, py: Python<'_>, hours: f64) -> PyResult<Function> {
-        let retention = seconds(py, "with_retention", "hours", hours * 3600.0)?;
+        let retention = seconds(py, "with_retention", "hours", hours * 3600.0).map_err(|_| {
+            let (expected, given) = ("hours greater than 0", hours.to_string());
+            error::argument(py, "with_retention", "hours", expected, &given)
+        })?;
         let mut function = self.with_client(self.client.clone());
         function.own.retention = Some(retention);
         Ok(function)
