@@ -158,6 +158,11 @@ def test_a_callback_that_is_no_function_is_refused(server):
     for wrong in ({}, {"f": 3}, {"f": None}):
         with pytest.raises(farcall.ArgumentError, match="argument `f`: expected a callable"):
             evaluate(n=1, **wrong)
+    # In the place of the array before it.
+    with pytest.raises(
+        farcall.ArgumentError, match=r"`values`: expected .* array .*given function"
+    ):
+        evaluate(1, lambda x: x)
     assert "f       callable (x, y)" in evaluate.__doc__
 
 

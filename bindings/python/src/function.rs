@@ -306,8 +306,8 @@ impl Function {
             );
             return Err(error::arguments(py, &self.name, &text));
         }
-        let callbacks = self.callbacks(py, &given)?;
         let (laid_out, mut typed) = self.lay_out(py, &given)?;
+        let callbacks = self.callbacks(py, &given)?;
         let mut slots: Vec<Option<Slot<'py>>> = self.params().iter().map(|_| None).collect();
         let arrays = laid_out.layout().arrays.iter();
         for layout in arrays.filter(|array| array.mode.is_sent()) {
@@ -641,8 +641,8 @@ impl Function {
         self.origin.check(py)?;
         self.results.prepare(py)?;
         let given = self.bind(py, args, kwargs, true)?;
-        let callbacks = self.callbacks(py, &given)?;
         let (laid_out, typed) = self.lay_out(py, &given)?;
+        let callbacks = self.callbacks(py, &given)?;
         let mut slots = self.place(py, laid_out.layout(), &given, typed)?;
         self.part(py, &mut slots)?;
         let mut arguments = self.arguments(&slots);
