@@ -75,5 +75,8 @@ int main(int argc, char **argv) {
       farcall_error_status() != FARCALL_CONNECTION)
     failed++;
   printf("no server: %s\n", farcall_error_message());
+  if (farcall_invoke(farcall_function_of(NULL, "lapack/dgesv")) != FARCALL_ARGUMENT)
+    failed++;
+  printf("no function: %s\n", farcall_error_message());
   return failed;
 }

@@ -29,6 +29,8 @@ def test_dgesv(library_server, tmp_path, compiler, link):
     assert "argument `a`: expected an array of double, given NULL" in ran.stdout
     assert "arguments `a` and `b` are written and share memory" in ran.stdout
     assert "no function `lapack/nothing`" in ran.stdout
+    cause = "cannot connect to farcall://127.0.0.1:1: "
+    assert f"function is NULL; the failure before it: {cause}" in ran.stdout
 
 
 VALUES = """\

@@ -158,6 +158,11 @@ def test_a_callback_that_is_no_function_is_refused(server):
     for wrong in ({}, {"f": 3}, {"f": None}):
         with pytest.raises(farcall.ArgumentError, match="argument `f`: expected a callable"):
             evaluate(n=1, **wrong)
+    # In the place of the array before it.
+    with pytest.raises(
+        farcall.ArgumentError, match=r"`values`: expected .* array .*given function"
+    ):
+        evaluate(1, lambda x: x)
     assert "f       callable (x, y)" in evaluate.__doc__
 
 
@@ -374,6 +379,7 @@ def test_a_callback_may_return_its_values(server):
         "of NumPy": lambda x: np.float32(x * x),
         "an array": lambda x: np.array([x * x]),
         "any arguments": lambda *given: given[0] ** 2,
+        "a default value": lambda x, power=2: x**power,
     }
     for form, f in by_form.items():
         np.testing.assert_array_equal(evaluate(n=3, f=f).values, expected, form)
@@ -416,6 +422,12 @@ def test_a_callback_returns_what_the_interface_says(server, returned, words):
         assert isinstance(raised.value.__cause__, TypeError)
         for word in words:
             assert word in str(raised.value), str(raised.value)
+
+
+def test_a_function_with_callbacks_is_no_durable_call(server):
+    text = "callbacks/evaluate has callbacks, so it cannot be a durable call"
+    with pytest.raises(farcall.ArgumentError, match=text):
+        server.function("evaluate").submit(n=3, f=lambda x: x)
 
 
 def test_a_callback_fills_or_returns(server):

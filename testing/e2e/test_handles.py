@@ -108,7 +108,9 @@ def test_nobody_gets_the_transpose(server):
     assert np.allclose(times(server.put(np.asfortranarray(square))), square @ x)
     rows = server.put(square)
     assert rows.order == "C"
-    with pytest.raises(farcall.ArgumentError, match=r"expected .* in columns, .* in rows"):
+    with pytest.raises(
+        farcall.ArgumentError, match=r"expected .* in columns, .* in rows; put it again in columns"
+    ):
         times(rows)
     with pytest.raises(farcall.ArgumentError, match="expected double of shape"):
         times(server.put(np.zeros((4, 3), order="F")))

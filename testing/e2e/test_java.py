@@ -68,6 +68,14 @@ def test_java_17_is_told_that_it_is_too_old(old, tmp_path):
     assert "the farcall package needs Java 22 or newer, and this is Java " in ran.stderr
 
 
+def test_a_missing_library_is_named_with_the_remedy(tmp_path):
+    (tmp_path / "Old.java").write_text(PROGRAM)
+    words = [*java(), "-Dfarcall.library=/no/libfarcall.so", tmp_path / "Old.java"]
+    ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=100)
+    assert ran.returncode == 1
+    assert "cannot load /no/libfarcall.so: name its folder in LD_LIBRARY_PATH" in ran.stderr
+
+
 def test_arrays_are_what_the_function_takes(start, tmp_path):
     (tmp_path / "arrays.idl").write_text(ARRAYS)
     server = start(tmp_path / "arrays.idl", options=["--allow-code"])

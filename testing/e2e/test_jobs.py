@@ -86,6 +86,8 @@ def test_what_cannot_be_fetched_says_why(start, state, nap_idl):
     short = pickle.loads(pickle.dumps(nap.with_retention(hours=1))).submit(1)
     assert short.fetch(timeout=30).slept == 1
     assert short.status.expires - short.status.ended == pytest.approx(3600, abs=1)
+    with pytest.raises(farcall.ArgumentError, match="expected hours greater than 0, given -1"):
+        nap.with_retention(-1)
     with pytest.raises(farcall.ArgumentError, match=r"fetch\(\) makes it"):
         nap.submit(1, np.empty(1, np.int32))
     with pytest.raises(farcall.ArgumentError, match="not an OUT or INOUT argument"):

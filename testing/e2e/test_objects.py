@@ -231,7 +231,8 @@ def test_a_lost_object_says_so(server):
     with pytest.raises(farcall.LibraryError, match=r"Counter\.crash called abort"):
         crash.result(timeout=20)
     for call in (lambda: behind.result(timeout=20), lambda: counter.nap(1)):
-        with pytest.raises(farcall.LibraryError, match=r"object that is lost because .* abort\(\)"):
+        text = r"Counter\.nap was called on an object that is lost because its process .* abort\(\)"
+        with pytest.raises(farcall.LibraryError, match=text):
             call()
     killed = server.new("Counter")
     pid = int(killed.pid().pid)
@@ -323,7 +324,7 @@ def test_the_shell_makes_calls_lists_and_drops(process):
     assert "no function `counters/Other.crash`" in told
     shell(process, "call", f"object:{one}.crash", "n=1", status=1)
     assert "object that is lost" in shell(process, "call", f"object:{one}.pid", status=1)
-    assert f"{one}  counters/Counter  lost: " in shell(process, "objects")
+    assert f"{one}  counters/Counter  lost: its process " in shell(process, "objects")
     assert shell(process, "drop", f"object:{one}", f"object:{other}") == ""
     assert shell(process, "objects") == ""
     assert f"no object {other}" in shell(process, "call", f"object:{other}.add", "n=2", status=1)

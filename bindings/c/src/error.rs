@@ -12,11 +12,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub(crate) struct Problem {
     pub(crate) status: Status,
     message: String,
+    /// Whether the caller passed what a function returns when it fails. The failure before this one
+    /// is then the cause.
+    follows: bool,
 }
+
+/// Stands in a message before the failure that is its cause.
+const BEFORE: &str = "; the failure before it: ";
 
 impl Problem {
     pub(crate) fn new(status: Status, message: String) -> Problem {
-        Problem { status, message }
+        Problem {
+            status,
+            message,
+            follows: false,
+        }
     }
 
     pub(crate) fn argument(message: String) -> Problem {
@@ -27,7 +37,11 @@ impl Problem {
         // Callers also pass a negative status as a session.
         let id = id as i64;
         let text = format!("there is no session {id}, or it was forgotten");
-        Problem::new(Status::FarcallUnknownSession, text)
+        let problem = Problem::new(Status::FarcallUnknownSession, text);
+        Problem {
+            follows: id == 0,
+            ..problem
+        }
     }
 
     /// The same problem, with the name of its thing.
@@ -37,7 +51,20 @@ impl Problem {
     }
 
     pub(crate) fn null(what: &str) -> Problem {
-        Problem::argument(format!("{what} is NULL"))
+        Problem {
+            follows: matches!(what, "server" | "function" | "object" | "handle"),
+            ..Problem::argument(format!("{what} is NULL"))
+        }
+    }
+
+    /// The message, with that of the failure before it if this is its cause.
+    fn message_after(self, last: &CString) -> String {
+        let last = last.to_string_lossy();
+        let cause = last.split_once(BEFORE).map_or(&*last, |(_, cause)| cause);
+        match self.follows && !cause.is_empty() {
+            true => format!("{}{BEFORE}{cause}", self.message),
+            false => self.message,
+        }
     }
 }
 
@@ -46,6 +73,7 @@ impl From<Error> for Problem {
         Problem {
             status: status_of(&error),
             message: error.to_string(),
+            follows: false,
         }
     }
 }
@@ -146,8 +174,11 @@ pub(crate) fn status(body: impl FnOnce() -> Result<Status, Problem>) -> Status {
 /// Records a failure as the last one of this thread.
 #[cold]
 pub(crate) fn fail(problem: Problem) -> Status {
-    let message = problem.message.replace('\0', "?");
-    let last = (problem.status, CString::new(message).unwrap_or_default());
-    let _ = LAST.try_with(|known| known.replace(last));
-    problem.status
+    let status = problem.status;
+    let _ = LAST.try_with(|last| {
+        let mut last = last.borrow_mut();
+        let message = problem.message_after(&last.1).replace('\0', "?");
+        *last = (status, CString::new(message).unwrap_or_default());
+    });
+    status
 }

@@ -34,9 +34,7 @@ final class Native {
             MemoryLayout.structLayout(
                     JAVA_DOUBLE, JAVA_DOUBLE, JAVA_DOUBLE, JAVA_DOUBLE, JAVA_DOUBLE);
 
-    private static final SymbolLookup LIBRARY =
-            SymbolLookup.libraryLookup(
-                    System.getProperty("farcall.library", "libfarcall.so.1"), Arena.global());
+    private static final SymbolLookup LIBRARY = library();
 
     private static final MethodHandle ABI_VERSION = find("farcall_abi_version", JAVA_INT);
     private static final MethodHandle CONNECT =
@@ -93,6 +91,19 @@ final class Native {
         int version = (int) invoke(() -> (int) ABI_VERSION.invokeExact());
         if (version != 1) {
             throw new UnsatisfiedLinkError("libfarcall has interface " + version + ", not 1");
+        }
+    }
+
+    private static SymbolLookup library() {
+        String file = System.getProperty("farcall.library", "libfarcall.so.1");
+        try {
+            return SymbolLookup.libraryLookup(file, Arena.global());
+        } catch (IllegalArgumentException error) {
+            throw new UnsatisfiedLinkError(
+                    "cannot load "
+                            + file
+                            + ": name its folder in LD_LIBRARY_PATH, or the file with"
+                            + " -Dfarcall.library=FILE");
         }
     }
 

@@ -31,10 +31,7 @@ impl Callable {
         let out = params.iter().filter(|param| param.mode == Mode::Out);
         let takes_out = match out.count() {
             0 => true,
-            out => {
-                let all = callback.passed();
-                takes(callable, all)? || !takes(callable, all - out)?
-            }
+            out => takes_out(callable, callback.passed(), out)?,
         };
         let transaction = transaction::active(callable.py());
         Ok(Callable {
@@ -52,11 +49,10 @@ impl Callable {
     }
 }
 
-fn takes(callable: &Bound<'_, PyAny>, count: usize) -> PyResult<bool> {
-    let module = callable
-        .py()
-        .import(intern!(callable.py(), "farcall._callbacks"))?;
-    let takes = module.call_method1(intern!(callable.py(), "takes"), (callable, count))?;
+fn takes_out(callable: &Bound<'_, PyAny>, all: usize, out: usize) -> PyResult<bool> {
+    let py = callable.py();
+    let module = py.import(intern!(py, "farcall._callbacks"))?;
+    let takes = module.call_method1(intern!(py, "takes_out"), (callable, all, out))?;
     takes.extract()
 }
 

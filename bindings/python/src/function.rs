@@ -309,9 +309,9 @@ impl Function {
             );
             return Err(error::arguments(py, &self.name, &text));
         }
-        let callbacks = self.callbacks(py, &given)?;
         let (laid_out, mut typed) = self.lay_out(py, &given)?;
-        let mut slots: Vec<Option<Slot<'py>>> = given.iter().map(|_| None).collect();
+        let callbacks = self.callbacks(py, &given)?;
+        let mut slots: Vec<Option<Slot<'py>>> = self.params().iter().map(|_| None).collect();
         let arrays = laid_out.layout().arrays.iter();
         for layout in arrays.filter(|array| array.mode.is_sent()) {
             let (index, order) = (layout.param, self.order);
@@ -385,7 +385,10 @@ impl Function {
 
     /// The same function. The server keeps the results of its durable calls for so many hours.
     fn with_retention(&self, py: Python<'_>, hours: f64) -> PyResult<Function> {
-        let retention = seconds(py, "with_retention", "hours", hours * 3600.0)?;
+        let retention = seconds(py, "with_retention", "hours", hours * 3600.0).map_err(|_| {
+            let (expected, given) = ("hours greater than 0", hours.to_string());
+            error::argument(py, "with_retention", "hours", expected, &given)
+        })?;
         let mut function = self.with_client(self.client.clone());
         function.own.retention = Some(retention);
         Ok(function)
@@ -641,8 +644,8 @@ impl Function {
         self.origin.check(py)?;
         self.results.prepare(py)?;
         let given = self.bind(py, args, kwargs, true)?;
-        let callbacks = self.callbacks(py, &given)?;
         let (laid_out, typed) = self.lay_out(py, &given)?;
+        let callbacks = self.callbacks(py, &given)?;
         let mut slots = self.place(py, laid_out.layout(), &given, typed)?;
         self.part(py, &mut slots)?;
         let mut arguments = self.arguments(&slots);

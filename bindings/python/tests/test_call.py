@@ -330,6 +330,14 @@ def test_a_size_that_is_left_out_comes_from_bytes_and_texts(start, tmp_path):
         of_bytes(in_="ab")
 
 
+def test_a_size_that_a_vector_does_not_have_is_asked_for_with_the_reason(server):
+    dgesv, a, b = server.function("lapack/dgesv"), np.eye(3, order="F"), np.ones(3)
+    text = "`nrhs`.*taken from `b` only if that is a NumPy array with 2 dimensions, given nothing"
+    with pytest.raises(farcall.ArgumentError, match=text):
+        dgesv(a=a, b=b)
+    assert dgesv(a=a, b=b[:, np.newaxis]).info == 0
+
+
 def test_help_says_which_sizes_are_inferred(server):
     text = server.function("lapack/dgesv").__doc__
     lines = {line.split()[0]: line for line in text.splitlines() if line}

@@ -14,6 +14,9 @@ pub(crate) fn read(path: &Path) -> Result<Array, Failure> {
     let fail = |error: &dyn std::fmt::Display| Failure::cannot("read", path.display(), error);
     let wrong = |error: NpyError| match error {
         NpyError::Length => fail(&error),
+        NpyError::Element(_) => fail(&format!(
+            "{error}; convert them before you save them, as in `a.astype(float)`"
+        )),
         error => fail(&format!(
             "{error}; `numpy.save` writes valid files of numbers"
         )),
@@ -159,6 +162,18 @@ mod tests {
         let error = read(Path::new(&path)).unwrap_err().to_string();
         assert!(error.contains("no .npy header"), "{error}");
         drop(written.join().unwrap());
+    }
+
+    #[test]
+    fn elements_that_no_function_takes_are_refused_with_the_remedy() {
+        let header = b"{'descr': '|b1', 'fortran_order': False, 'shape': (1,), }\n";
+        let length = (header.len() as u16).to_le_bytes();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let bytes = [&b"\x93NUMPY\x01\x00"[..], &length, header, &[1]].concat();
+        std::fs::write(file.path(), bytes).unwrap();
+        let error = read(file.path()).unwrap_err().to_string();
+        let text = "elements of type |b1 cannot be passed; convert them before you save them";
+        assert!(error.contains(text), "{error}");
     }
 
     #[test]

@@ -37,6 +37,20 @@ pub enum SourceError {
         #[source]
         error: io::Error,
     },
+    /// The file is what the functions are made of, and does not describe them.
+    #[error(
+        "{}: this is a {what}, not an interface file, which describes its functions; `farcall idl \
+         draft {draft_from}` writes a first one",
+        path.display()
+    )]
+    NotInterface {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+        /// From what a first interface can be written.
+        draft_from: String,
+    },
     /// The file is too long.
     #[error("{}: longer than {MAX_DOCUMENT} bytes", path.display())]
     TooLong {
@@ -118,6 +132,9 @@ impl Source {
         if let Err(error) = read {
             return Err(SourceError::Read { path, error });
         }
+        if let Some(error) = not_interface(&path, &bytes) {
+            return Err(error);
+        }
         if bytes.len() > MAX_DOCUMENT {
             return Err(SourceError::TooLong { path });
         }
@@ -163,6 +180,22 @@ impl Source {
     pub fn parse(&self) -> Parsed {
         parse_document(&self.text)
     }
+}
+
+/// Whether the file is a library, or a source that `farcall idl draft` reads.
+fn not_interface(path: &Path, bytes: &[u8]) -> Option<SourceError> {
+    let is_library = bytes.starts_with(b"\x7fELF") || bytes.starts_with(b"!<arch>\n");
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    let (what, draft_from) = match extension {
+        _ if is_library => ("compiled library", "HEADER.h".to_owned()),
+        Some("c" | "h" | "f" | "f90" | "pyf") => ("source", path.display().to_string()),
+        _ => return None,
+    };
+    Some(SourceError::NotInterface {
+        path: path.to_owned(),
+        what,
+        draft_from,
+    })
 }
 
 /// Headers that interface files of Ninf and Ninf-G include.
@@ -261,6 +294,24 @@ mod tests {
         let parsed = Source::read(file.path()).unwrap().parse();
         assert!(!parsed.has_errors(), "{:?}", parsed.diagnostics);
         assert_eq!(parsed.document.functions().count(), 1);
+    }
+
+    #[test]
+    fn a_source_or_a_library_is_refused_with_the_command_that_drafts_an_interface() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, contents, told) in [
+            ("heat.c", "int f(int n);\n", "a source"),
+            ("libheat.so.1", "\x7fELF...", "a compiled library"),
+        ] {
+            let path = folder.path().join(name);
+            fs::write(&path, contents).unwrap();
+            let error = Source::read(&path).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("this is {told}, not an")),
+                "{error}"
+            );
+            assert!(error.contains("`farcall idl draft "), "{error}");
+        }
     }
 
     /// The preprocessor takes a line with `#` before the compiler sees the body.

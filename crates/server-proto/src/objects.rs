@@ -237,13 +237,11 @@ impl Objects {
         call: &Call,
     ) -> Result<Option<WorkerKey>, Failure> {
         let function = cx.functions.get(call.function)?;
-        let bad = |text: String| {
+        let named = |kind, text: &str| {
             let name = function.interface.qualified_name();
-            Err(Failure::new(
-                FailureKind::BadArgument,
-                format!("{name} {text}"),
-            ))
+            Failure::new(kind, format!("{name} {text}"))
         };
+        let bad = |text: String| Err(named(FailureKind::BadArgument, &text));
         if call.object.is_some() && !matches!(offer, Offer::Call(_)) {
             return bad("is called on an object, which ends with its connection".into());
         }
@@ -260,7 +258,10 @@ impl Objects {
             Some(Object {
                 persistent: Some(id),
                 ..
-            }) => Some(self.used(*id, cx.steady_ms())?),
+            }) => {
+                let used = self.used(*id, cx.steady_ms());
+                Some(used.map_err(|ended| named(ended.kind, &ended.message))?)
+            }
             object => object,
         };
         match object {
@@ -268,7 +269,11 @@ impl Objects {
             Some(object) if object.class != *class || object.file != function.entry.file => {
                 bad(format!("is called on an object of `{}`", object.class))
             }
-            Some(Object { worker, .. }) => worker.clone().map(Some),
+            Some(Object { worker, .. }) => worker.clone().map(Some).map_err(|lost| {
+                let why = lost.message;
+                let text = format!("was called on an object that is lost because {why}");
+                named(lost.kind, &text)
+            }),
         }
     }
 
@@ -327,7 +332,10 @@ impl Objects {
         let held =
             held.ok_or_else(|| bad("there is no such object, or it is already persistent"))?;
         let (file, class) = (held.file, held.class.clone());
-        let worker = held.worker.clone()?;
+        let worker = held.worker.clone().map_err(|lost| {
+            let text = format!("the object is lost because {}", lost.message);
+            Failure::new(lost.kind, text)
+        })?;
         let of_user = self
             .objects
             .values()

@@ -10,12 +10,24 @@ from typing import Any
 _INDIRECT = frozenset({"eval", "exec", "locals", "vars", "_getframe", "currentframe"})
 
 
-def takes(function: Callable[..., Any], count: int) -> bool:
-    """Whether a function can be called with so many arguments, as far as is known."""
+def takes_out(function: Callable[..., Any], count: int, out: int) -> bool:
+    """Whether a function takes all `count` arguments, `out` of which are OUT, as far as is known.
+
+    A default value keeps its parameter: `lambda x, c=c: x - c` takes `x` alone.
+    """
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         return True
+    if not _binds(signature, count - out):
+        return True
+    if not _binds(signature, count):
+        return False
+    bound = signature.bind(*range(count)).arguments
+    return all(signature.parameters[name].default is inspect.Parameter.empty for name in bound)
+
+
+def _binds(signature: inspect.Signature, count: int) -> bool:
     try:
         signature.bind(*range(count))
     except TypeError:

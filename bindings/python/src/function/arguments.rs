@@ -146,9 +146,11 @@ impl Function {
                 let expected = match param.is_value() {
                     true => match self.shapeless(index, given) {
                         None => scalar::expected(param).to_owned(),
-                        Some(array) => format!(
-                            "{}, which is taken from `{array}` only if that is a NumPy array",
-                            scalar::expected(param)
+                        Some((array, rank)) => format!(
+                            "{}, which is taken from `{array}` only if that is a NumPy array with \
+                             {rank} dimension{}",
+                            scalar::expected(param),
+                            if rank == 1 { "" } else { "s" }
                         ),
                     },
                     false if param.is_fixed_texts() => texts::expected(param).to_owned(),

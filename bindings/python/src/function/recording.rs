@@ -58,8 +58,8 @@ impl Function {
             );
             return Err(error::arguments(py, &self.name, &text));
         }
-        let callbacks = self.callbacks(py, &given)?;
         let (laid_out, typed) = self.lay_out(py, &given)?;
+        let callbacks = self.callbacks(py, &given)?;
         let mut remote = Vec::new();
         for array in &laid_out.layout().arrays {
             let param = &self.params()[array.param];

@@ -100,9 +100,10 @@ impl Function {
         Ok(())
     }
 
-    /// The first array that was given and has this size. If the size was left out and is still
-    /// unknown, the array has no shape, as a list has none.
-    pub(super) fn shapeless(&self, size: usize, given: &Given<'_>) -> Option<&str> {
+    /// The first array that was given and has this size, and the number of its dimensions. If the
+    /// size was left out and is still unknown, the array has no shape, as a list has none, or not
+    /// so many dimensions.
+    pub(super) fn shapeless(&self, size: usize, given: &Given<'_>) -> Option<(&str, usize)> {
         let has_size = |param: &Param| {
             let mut sizes = param.dims.iter().map(|dim| dim.size.ops());
             sizes.any(|ops| matches!(ops, [Op::Param(param)] if usize::from(*param) == size))
@@ -112,7 +113,7 @@ impl Function {
             given.as_ref().is_some_and(|given| !given.is_none()) && has_size(param)
         };
         let (param, _) = params.find(is_given)?;
-        Some(&param.name)
+        Some((&param.name, param.dims.len()))
     }
 
     /// The lines of which an array is a part, if the call has their length as an argument. No part

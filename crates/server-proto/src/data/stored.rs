@@ -551,17 +551,26 @@ fn check_form(interface: &Interface, array: &ArrayLayout, known: &Array) -> Resu
     if known.form.fits(array.element, &shape, column_major) && known.bytes == array.bytes {
         return Ok(());
     }
-    let rows = |column_major| match column_major {
-        true => "columns",
-        false => "rows",
+    let form = |element: &str, shape: &[u64], column_major: bool| {
+        let order = match (shape.len(), column_major) {
+            (0 | 1, _) => "",
+            (_, true) => " in columns",
+            (_, false) => " in rows",
+        };
+        format!("{element} of shape {shape:?}{order}")
     };
+    let fits_turned =
+        known.bytes == array.bytes && known.form.fits(array.element, &shape, !column_major);
+    let remedy = match (fits_turned, column_major) {
+        (false, _) => "",
+        (true, true) => "; put it again in columns",
+        (true, false) => "; put it again in rows",
+    };
+    let given = &known.form;
     Err(format!(
-        "array `{}`: expected {} of shape {shape:?} in {}, given {} of shape {:?} in {}",
+        "array `{}`: expected {}, given {}{remedy}",
         interface.params[array.param].name,
-        array.element.name(),
-        rows(column_major),
-        known.form.element,
-        known.form.shape,
-        rows(known.form.column_major),
+        form(array.element.name(), &shape, column_major),
+        form(&given.element, &given.shape, given.column_major),
     ))
 }

@@ -44,16 +44,16 @@ impl Elements {
         }
     }
 
-    /// Fails the calls that wait for an object whose process has ended. Returns the failure of
-    /// later calls.
+    /// Fails the calls that wait for an object whose process has ended. Returns why the object is
+    /// lost, for later calls.
     pub(super) fn object_died(
         &mut self,
         cx: &mut Context,
         held: &mut ObjectState,
         death: &Death,
     ) -> Failure {
-        let cause = &death.cause;
-        let text = format!("was called on an object that is lost because its process {cause}");
+        let lost = format!("its process {}", death.cause);
+        let text = format!("was called on an object that is lost because {lost}");
         let kind = match (held.owner, held.persistent) {
             (None, None) => death.kind,
             _ => FailureKind::ObjectLost,
@@ -62,6 +62,6 @@ impl Elements {
             self.leave(call);
             cx.fail(call, kind, &text);
         }
-        Failure::new(FailureKind::ObjectLost, text)
+        Failure::new(FailureKind::ObjectLost, lost)
     }
 }

@@ -10,7 +10,6 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import cloudpickle
 import numpy as np
 
 import farcall
@@ -24,6 +23,12 @@ from farcall._pickled import (
     load,
     versions,
 )
+
+try:
+    import cloudpickle
+except ImportError:
+    text = "functions of users need cloudpickle: pip install 'farcall[executor]'"
+    raise ImportError(text) from None
 
 # The blocks that this process keeps for later tasks; the last one used is at the end.
 _KEPT_BYTES = 1 << 30
