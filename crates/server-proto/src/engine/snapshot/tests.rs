@@ -84,6 +84,29 @@ fn users_see_their_own_calls_and_operators_all() {
 }
 
 #[test]
+fn a_search_finds_calls_that_have_ended() {
+    let [alice, bob] = ["alice", "bob"].map(User::named);
+    let mut engine = waiting(1, std::slice::from_ref(&alice));
+    for (user, name) in [(&alice, "solve"), (&bob, "nap")] {
+        let function = engine.cx.functions.describe(name).unwrap().0;
+        engine.cx.totals.recent.push_front(Recent {
+            number: 0,
+            user: user.clone(),
+            function,
+            job: None,
+            cause: None,
+            pes: 1,
+            predicted: None,
+            nanos: [0; 4],
+            bytes: [0; 2],
+            at: 0,
+        });
+    }
+    let found = |search: &str| around(&engine, &look(&alice, true, search)).ended.len();
+    assert_eq!(["", "NAP", "alice", "nobody"].map(found), [2, 1, 1, 0]);
+}
+
+#[test]
 fn many_calls_are_seldom_looked_at() {
     let users: Vec<User> = (0..50)
         .map(|user| User::named(&format!("user {user}")))
