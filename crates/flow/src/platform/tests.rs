@@ -183,7 +183,7 @@ fn edge_list_errors_name_the_line() {
             "node `-1`: nodes are numbered",
         ),
         ("both,0,4294967296,1", 1, "node `4294967296`"),
-        ("0,1,fast", 1, "unknown unit"),
+        ("0,1,fast", 1, "expected a number"),
         ("0,2,1", 0, "node 1 has no link"),
         ("0,1,1", 0, "no path from node 1 to node 0"),
         ("a,b,1", 0, "no node"),
