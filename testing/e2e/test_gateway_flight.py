@@ -387,6 +387,9 @@ def test_a_flight_service_is_callable_as_functions(start, tmp_path):
         words = ["--from", address, "--exchange", interface]
         run = module(tmp_path / "exchanges.py", *words, environment=token)
         assert run.returncode == 0, run.stderr
+        words[-1] = "scale(IN int n INOUT double x[n])"
+        run = module(tmp_path / "lacks_a_comma.py", *words, environment=token)
+        assert "is not a parameter" in run.stderr, run.stderr
         modules = [tmp_path / "flights.py", tmp_path / "exchanges.py"]
         server = start(*modules, options=options, environment=token).connect()
         today = server.function("flights/weather_today")()
