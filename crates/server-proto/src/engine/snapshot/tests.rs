@@ -68,6 +68,8 @@ fn users_see_their_own_calls_and_operators_all() {
         ..AskSnapshot::default()
     };
     renew(&mut engine);
+    // The time of no call is known.
+    assert_eq!(engine.board.backlog_s.to_bits(), 0.0_f64.to_bits());
     let own = calls(&mut engine, &look(&alice, false, ""), &asked);
     assert_eq!((own.total, own.from, own.rows.len()), (2500, 10, 30));
     assert!(own.rows.iter().all(|row| row.user == "alice"));
