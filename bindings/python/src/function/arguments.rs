@@ -147,8 +147,10 @@ impl Function {
                     true => match self.shapeless(index, given) {
                         None => scalar::expected(param).to_owned(),
                         Some(array) => format!(
-                            "{}, which is taken from `{array}` only if that is a NumPy array",
-                            scalar::expected(param)
+                            "{}, which is taken from `{}` only if that is a NumPy array with {}",
+                            scalar::expected(param),
+                            array.name,
+                            farcall_quantity::counted(array.dims.len(), "dimension")
                         ),
                     },
                     false if param.is_fixed_texts() => texts::expected(param).to_owned(),
