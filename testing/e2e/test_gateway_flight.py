@@ -254,7 +254,7 @@ def test_a_call_runs_as_the_user_of_its_token(start, work, tmp_path):
     server = start(work, options=["--allow-code"])
     with gateway("flight", server.address) as gate, flight.connect(gate.url) as client:
         exchange(client, what, x)
-        with pytest.raises(flight.FlightUnauthenticatedError):
+        with pytest.raises(flight.FlightUnauthenticatedError, match="send no token"):
             exchange(client, what, x, options=as_user("any"))
     with pytest.raises(RuntimeError, match="would take callers without a token for the user"):
         Gateway("flight", f"unix://{tmp_path / 'socket'}")
