@@ -203,6 +203,7 @@ fn errors_of_specifications_list_the_alternatives() {
         ("fat-tree:ports=4000,levels=9", "too many nodes"),
         ("fat-tree:ports=8,taper=3", "divide"),
         ("fat-tree:ports=8,colour=3", "no option `colour`"),
+        ("edges:net.csv", "flow.edges"),
         ("torus:16y16", "16x16"),
         ("torus:16x16,ties=odd", "`even` or `parity`"),
         ("torus:0x4", "at least one"),
