@@ -58,7 +58,7 @@ def main():
     """Prints what before.py prints, and the time."""
     n, count = int(sys.argv[1]), int(sys.argv[2])
     step = {"each": each, "loop": loop, "parts": parts}[sys.argv[3]]
-    server = farcall.connect(sys.argv[4] if len(sys.argv) > 4 else "farcall://localhost")
+    server = farcall.connect(*sys.argv[4:])
     matrices = structure(n)
     frequencies = np.linspace(0.1, 2.0, count)
     begun = time.perf_counter()

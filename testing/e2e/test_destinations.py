@@ -125,7 +125,7 @@ def test_nothing_half_written_stays(serve, out, tmp_path):
         (f"file://{out}/kept.csv", {"columns": ["x", "y"]}, "1 columns, and 2 names"),
         (f"file://{out}/kept", {}, "format"),
         (f"file://{out}/folder.npy", {}, "is not opened"),
-        (f"file://{out}/none/a.npy", {}, "does not exist"),
+        (f"file://{out}/none/a.npy", {}, "the folder of .* does not exist"),
         (f"file://{out}/linked/victim.npy", {}, "is not opened|does not exist"),
         (f"file://{out}/../victim.npy", {}, "not an address of a file"),
         (f"file://{out}/read/a.npy", {}, r"is only read: .*write of \[sources.read\]"),

@@ -254,7 +254,7 @@ def test_a_call_runs_as_the_user_of_its_token(start, work, tmp_path):
     server = start(work, options=["--allow-code"])
     with gateway("flight", server.address) as gate, flight.connect(gate.url) as client:
         exchange(client, what, x)
-        with pytest.raises(flight.FlightUnauthenticatedError):
+        with pytest.raises(flight.FlightUnauthenticatedError, match="send no token"):
             exchange(client, what, x, options=as_user("any"))
     with pytest.raises(RuntimeError, match="would take callers without a token for the user"):
         Gateway("flight", f"unix://{tmp_path / 'socket'}")
@@ -387,6 +387,9 @@ def test_a_flight_service_is_callable_as_functions(start, tmp_path):
         words = ["--from", address, "--exchange", interface]
         run = module(tmp_path / "exchanges.py", *words, environment=token)
         assert run.returncode == 0, run.stderr
+        words[-1] = "scale(IN int n INOUT double x[n])"
+        run = module(tmp_path / "lacks_a_comma.py", *words, environment=token)
+        assert "is not a parameter" in run.stderr, run.stderr
         modules = [tmp_path / "flights.py", tmp_path / "exchanges.py"]
         server = start(*modules, options=options, environment=token).connect()
         today = server.function("flights/weather_today")()

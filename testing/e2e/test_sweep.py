@@ -463,7 +463,7 @@ def test_vectors_whose_size_follows_from_them_are_no_lists(lists, group):
     results = total.map([{"x": x} for x in vectors], group=group).wait()
     assert [result.sum for result in results] == [2.0 * x.size for x in vectors]
     # One number is no vector, and a function with one result takes no list of numbers.
-    text = "`n`: expected an integer, which is taken from `x` only if that is a NumPy array"
+    text = "which is taken from `x` only if that is a NumPy array with 1 dimension"
     with pytest.raises(farcall.ArgumentError, match=text):
         total.map([{"x": 1.0}, {"x": 2.0}], group=group).wait()
 

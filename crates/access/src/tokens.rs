@@ -300,7 +300,13 @@ fn read(path: &Path) -> Result<(Stamp, String), TokenError> {
 /// Locks a file of tokens until the result is dropped, so that no other command changes it. Makes
 /// the file if it `may_be_new`.
 fn lock(path: &Path, may_be_new: bool) -> Result<File, TokenError> {
-    let failed = |source| unreadable(path, source);
+    let failed = |source: io::Error| match (may_be_new, source.kind()) {
+        (true, io::ErrorKind::NotFound) => TokenError::Io {
+            path: path.to_path_buf(),
+            source: io::Error::new(source.kind(), "its folder does not exist; make it first"),
+        },
+        _ => unreadable(path, source),
+    };
     let mut options = OpenOptions::new();
     let options = options
         .read(true)
@@ -474,6 +480,11 @@ mod tests {
             TokenFile::add(&path, "alice").unwrap_err();
             assert_eq!(fs::read(&path).unwrap(), other);
         }
+        let lost = TokenFile::add(&folder.path().join("none/tokens"), "alice").unwrap_err();
+        assert!(
+            lost.to_string()
+                .ends_with("its folder does not exist; make it first")
+        );
         // An editor may leave the last line without its end.
         fs::remove_file(&path).unwrap();
         TokenFile::add(&path, "alice").unwrap();

@@ -11,7 +11,8 @@ use std::io::Write;
 #[command(after_help = "Examples:
   farcall completions bash > ~/.local/share/bash-completion/completions/farcall
   farcall completions zsh > ~/.zfunc/_farcall          # a folder of $fpath
-  farcall completions fish > ~/.config/fish/completions/farcall.fish")]
+  farcall completions fish > ~/.config/fish/completions/farcall.fish
+If the folder is missing, make it first, with `mkdir -p`.")]
 pub(crate) struct Arguments {
     /// Shell that runs the script
     shell: Shell,

@@ -12,6 +12,7 @@ use farcall_client::Server;
 use farcall_library::{Binding, Source, python_worker};
 use rustix::thread::{CapabilitySet, capabilities};
 use serde_json::json;
+use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -209,13 +210,7 @@ fn python(version: &str) -> Finding {
     let output = Command::new(&interpreter).args(["-c", program]).output();
     let text = match &output {
         Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout),
-        _ => {
-            let text = format!(
-                "`{name}` has no package farcall: run `{name} -m pip install farcall`, or name \
-                 another interpreter in FARCALL_PYTHON"
-            );
-            return missing("Python", text);
-        }
+        _ => return missing("Python", no_package(&name)),
     };
     match text.split_once(' ') {
         Some((found, python)) if found == version => {
@@ -228,6 +223,24 @@ fn python(version: &str) -> Finding {
                 text.trim()
             ),
         ),
+    }
+}
+
+fn no_package(python: &str) -> String {
+    format!(
+        "`{python}` has no package farcall: run `{python} -m pip install farcall`, or name another \
+         interpreter in FARCALL_PYTHON"
+    )
+}
+
+/// Refuses an interpreter that runs and has no package `farcall`.
+pub(crate) fn check_package(python: &OsStr) -> Result<(), Failure> {
+    let program = "import importlib.util, sys; sys.exit(not importlib.util.find_spec('farcall'))";
+    match Command::new(python).args(["-c", program]).status() {
+        Ok(status) if !status.success() => {
+            Err(Failure::failed(no_package(&python.to_string_lossy())))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -359,4 +372,19 @@ fn look_at(server: &Server, is_unix: bool) -> Result<Vec<Finding>, farcall_clien
         ),
         served,
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check_package;
+    use std::ffi::OsStr;
+
+    #[test]
+    fn an_interpreter_without_the_package_is_refused() {
+        let refused = check_package(OsStr::new("false")).expect_err("it fails");
+        assert!(refused.to_string().contains("FARCALL_PYTHON"), "{refused}");
+        assert!(check_package(OsStr::new("true")).is_ok());
+        // The command that runs it says that it is missing.
+        assert!(check_package(OsStr::new("/no/interpreter")).is_ok());
+    }
 }

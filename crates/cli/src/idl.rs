@@ -1,6 +1,7 @@
 //! `farcall idl`: checks interface files and shows each error with its place, or prints the
 //! interfaces as data. It needs no server.
 
+use crate::doctor;
 use crate::failure::Failure;
 use crate::library;
 use crate::preprocessor::Preprocessor;
@@ -136,7 +137,10 @@ fn draft(
     })?;
     match status.success() {
         true => Ok(()),
-        false => Err(Failure::failed("there is no draft; see above")),
+        false => {
+            doctor::check_package(&python)?;
+            Err(Failure::failed("there is no draft; see above"))
+        }
     }
 }
 

@@ -104,6 +104,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
+    if arguments.connections == 0 {
+        let text = "--connections 0 lets nobody connect: write 1 or more";
+        return Err(Failure::usage(text));
+    }
     let mut listen = Vec::new();
     for address in &arguments.listen {
         listen.push(resolve(address)?);

@@ -125,6 +125,19 @@ impl std::str::FromStr for Place {
     }
 }
 
+/// Refuses a file where a state folder is meant. `store` is the path that lacks its `sqlite:`.
+fn refuse_file(path: &Path, store: &Path) -> Result<(), Failure> {
+    match path.is_file() {
+        false => Ok(()),
+        true => Err(Failure::usage(format!(
+            "{} is a file, and the state of a server is a folder; if it is the store of a \
+             metaserver, write sqlite:{}",
+            path.display(),
+            store.display()
+        ))),
+    }
+}
+
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.command {
         Command::Check(arguments) => check(arguments),
@@ -134,6 +147,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 fn check(arguments: &Check) -> Result<(), Failure> {
+    if let Place::Folder(path) = &arguments.place {
+        refuse_file(path, path)?;
+    }
     match &arguments.place {
         Place::Folder(folder) if arguments.restore => {
             let report = state::restore_calls(folder).map_err(Failure::failed)?;
@@ -191,6 +207,7 @@ fn advice(report: &Report, count: usize, folder: &Path) -> String {
 fn backup(arguments: &Backup) -> Result<(), Failure> {
     match &arguments.place {
         Place::Folder(folder) => {
+            refuse_file(folder, folder)?;
             let to = arguments.to.folder()?;
             let report = state::backup(folder, to).map_err(Failure::failed)?;
             print(&arguments.form, &report, to);
@@ -212,8 +229,9 @@ fn backup(arguments: &Backup) -> Result<(), Failure> {
 fn restore(arguments: &Restore) -> Result<(), Failure> {
     match &arguments.place {
         Place::Folder(folder) => {
-            let report =
-                state::restore(arguments.from.folder()?, folder).map_err(Failure::failed)?;
+            let from = arguments.from.folder()?;
+            refuse_file(from, folder)?;
+            let report = state::restore(from, folder).map_err(Failure::failed)?;
             print(&arguments.form, &report, folder);
         }
         Place::Store(StoreAddress::Sqlite(path)) => {
@@ -296,6 +314,12 @@ mod tests {
         assert_eq!(place("m").folder().ok(), Some(Path::new("m")));
         let refused = place("sqlite:m/zz").folder().expect_err("it is a store");
         assert!(refused.to_string().contains("name the folder"), "{refused}");
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+        let refused = refuse_file(&file, Path::new("new.db")).expect_err("it is a file");
+        assert!(
+            refused.to_string().ends_with("write sqlite:new.db"),
+            "{refused}"
+        );
         let refused = place("postgres://u@h/d").file().expect_err("no file");
         assert!(refused.to_string().contains("name the file"), "{refused}");
     }

@@ -4,6 +4,7 @@
 use crate::failure::Failure;
 use clap::{Args, Subcommand};
 use farcall_access::TokenFile;
+use farcall_quantity::counted;
 use std::path::PathBuf;
 
 /// Add and remove the tokens of users
@@ -61,11 +62,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         Command::Remove { file, name } => {
             let count = TokenFile::remove(file, name).map_err(Failure::failed)?;
-            println!("removed {count} tokens of {name}");
+            println!("removed {} of {name}", counted(count, "token"));
         }
         Command::Upgrade { file } => {
             let count = TokenFile::upgrade(file).map_err(Failure::failed)?;
-            println!("upgraded {count} tokens");
+            println!("upgraded {}", counted(count, "token"));
         }
         Command::List { file } => {
             for user in TokenFile::open(file).map_err(Failure::failed)?.users() {

@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     /// Which list comes first [default: the calls of a server, the servers of a metaserver]
     #[arg(long, value_name = "LIST", value_enum)]
     list: Option<Tab>,
-    /// Show only calls, servers and data whose names contain this text
+    /// Show only calls, users, servers and data whose names contain this text
     #[arg(long, value_name = "TEXT", default_value = "")]
     search: String,
 }

@@ -51,6 +51,7 @@ pub(crate) fn bind(
         {
             Ok(Some(Bound::Waits(config)))
         }
+        Err(error @ GatewayError::Listen { .. }) => Err(Failure::failed(format!("--web: {error}"))),
         Err(error) => Err(Failure::failed(error)),
     }
 }

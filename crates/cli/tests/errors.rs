@@ -73,10 +73,13 @@ const WRONG: &str = "
         farcall serve bad.idl --log verbose
         farcall meta --store mysql:x
         farcall meta --policy best
+        farcall meta --connections 0
+        farcall state check bad.toml
         farcall up --local 0 bad.idl
         farcall up bad.idl
         farcall access token remove missing alice
         farcall access token add bad.idl alice
+        farcall access token add missing/tokens alice
         farcall access certificate client certificates server
         farcall idl check missing.idl
         farcall idl check bad.idl

@@ -75,10 +75,23 @@ impl From<Error> for Failure {
             Error::Disconnected { .. } | Error::Lost { .. } => (StatusCode::BAD_GATEWAY, "Lost"),
             _ => (StatusCode::BAD_GATEWAY, "Internal"),
         };
-        let mut failure = Failure::new(status, kind, error);
+        let message = match status {
+            StatusCode::UNAUTHORIZED => over_http(&error.to_string()),
+            _ => error.to_string(),
+        };
+        let mut failure = Failure::new(status, kind, message);
         failure.wait_s = penalty.unwrap_or(failure.wait_s);
         failure
     }
+}
+
+/// What a caller over HTTP does about its token, in place of what a client does.
+fn over_http(message: &str) -> String {
+    let message = message.replace("unset FARCALL_TOKEN", "send no token");
+    message.replace(
+        "set FARCALL_TOKEN",
+        "send it in the header `Authorization: Bearer TOKEN`",
+    )
 }
 
 /// Whether a server refuses a client because it has too many, and not because of who it is.
@@ -139,6 +152,21 @@ impl IntoResponse for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_lacks_a_token_learns_how_to_send_it() {
+        let error = Error::Refused {
+            address: "farcall://host:1".parse().unwrap(),
+            reason: "this server asks for a token; set FARCALL_TOKEN".to_owned(),
+        };
+        let message = Failure::from(error).message;
+        assert!(
+            message.ends_with("; send it in the header `Authorization: Bearer TOKEN`"),
+            "{message}"
+        );
+        let unasked = over_http("If it has no tokens, unset FARCALL_TOKEN; otherwise");
+        assert_eq!(unasked, "If it has no tokens, send no token; otherwise");
+    }
 
     #[test]
     fn who_must_wait_because_of_wrong_tokens_learns_how_long() {

@@ -11,6 +11,8 @@ use alloc::format;
 use alloc::string::String;
 use core::time::Duration;
 
+/// What errors say of the units.
+const UNITS: &str = "B, KB, MB, GB, TB, KiB, MiB, GiB, Kbit, Mbit, Gbit, s, ms, us, ns";
 /// Whole numbers up to this one are exact as `f64`.
 const MOST_EXACT: f64 = (1u64 << 53) as f64;
 
@@ -228,15 +230,18 @@ fn read(text: &str) -> Result<(f64, Kind), String> {
     let text = text.trim();
     let (number, unit) = text.split_at(number_ends(text));
     let unit = unit.trim();
-    let (factor, divisor, kind) = factor(unit).ok_or_else(|| {
-        format!("`{text}`: unknown unit `{unit}`; B, KB, MB, GB, TB, Mbit, Gbit, s, ms, us")
-    })?;
-    match number.parse::<f64>() {
-        Ok(value) if (value * factor).is_finite() && value >= 0.0 => {
+    let known = factor(unit);
+    if known.is_none() && !number.is_empty() {
+        return Err(format!("`{text}`: unknown unit `{unit}`; {UNITS}"));
+    }
+    match (number.parse::<f64>(), known) {
+        (Ok(value), Some((factor, divisor, kind)))
+            if (value * factor).is_finite() && value >= 0.0 =>
+        {
             Ok((value * factor / divisor, kind))
         }
         _ => Err(format!(
-            "`{text}`: expected a number such as 1e9, 1GB/s or 20KB"
+            "`{text}`: expected a number of 0 or more, such as 1e9, 20KB, 1GB/s or 5ms"
         )),
     }
 }
@@ -310,6 +315,13 @@ mod tests {
             "5us",
         ] {
             assert!(amount(wrong).is_err(), "{wrong}");
+        }
+        for (wrong, why) in [
+            ("size", "expected a number"),
+            ("5kb", "KiB"),
+            ("5min", "ns"),
+        ] {
+            assert!(amount(wrong).unwrap_err().contains(why), "{wrong}");
         }
         assert_eq!((volume("20KB"), volume("0.5")), (Ok(2e4), Ok(0.5)));
         for wrong in ["20KB/s", "5us", "-1"] {

@@ -141,7 +141,9 @@ impl Elements {
             let fewest = call.layout.fewest_elements.unwrap_or(1);
             work(call, u32::try_from(fewest).unwrap_or(u32::MAX), 0.0)
         });
-        let seconds: f64 = running.chain(admitted).chain(waiting).sum();
+        let all = running.chain(admitted).chain(waiting);
+        // The sum of no numbers is -0.0.
+        let seconds = all.fold(0.0, |sum, seconds| sum + seconds);
         seconds / f64::from(self.queue.settings().pes)
     }
 }

@@ -165,7 +165,7 @@ impl SourceRequest {
         } else if !(self.form.element.is_empty() || is_type(&self.form.element))
             || !element.as_deref().is_none_or(is_type)
         {
-            "arrays of its type cannot be stored at a server"
+            "its type is none that servers store, such as char, int, long, float, double, dcomplex"
         } else if shape.as_ref().is_some_and(|shape| shape.len() > 32) {
             "it has too many dimensions"
         } else if rows.is_some_and(|rows| rows.end.is_some_and(|end| end < rows.begin)) {

@@ -201,8 +201,8 @@ impl Reactor {
         if let Some(path) = &config.data.folder {
             let opened = Folder::open(path, bells.doorbell.try_clone()?)?;
             (folder, data) = (Some(opened.0), opened.1);
-            let count = data.len();
-            tracing::info!("{count} files in the data folder {}", path.display());
+            let files = farcall_quantity::counted(data.len(), "file");
+            tracing::info!("{files} in the data folder {}", path.display());
         }
         let crew = Crew::new(&config, libraries, worker_command)?;
         let mut settings = config.settings(logs.audit.is_some(), crew.gpus())?;

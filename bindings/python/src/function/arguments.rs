@@ -146,11 +146,11 @@ impl Function {
                 let expected = match param.is_value() {
                     true => match self.shapeless(index, given) {
                         None => scalar::expected(param).to_owned(),
-                        Some((array, rank)) => format!(
-                            "{}, which is taken from `{array}` only if that is a NumPy array with \
-                             {rank} dimension{}",
+                        Some(array) => format!(
+                            "{}, which is taken from `{}` only if that is a NumPy array with {}",
                             scalar::expected(param),
-                            if rank == 1 { "" } else { "s" }
+                            array.name,
+                            farcall_quantity::counted(array.dims.len(), "dimension")
                         ),
                     },
                     false if param.is_fixed_texts() => texts::expected(param).to_owned(),

@@ -23,7 +23,7 @@ Examples:
   farcall flow run --platform dragonfly:routers=8,terminals=4,bandwidth=10GB/s \\
       --job ranks=512,pattern=allreduce:ring,size=1GB \\
       --job ranks=256,pattern=all-to-all,size=1MB,start=10ms,placement=random:1 \\
-      --routing adaptive --fail 'group 0 router 1@20ms'";
+      --routing adaptive --fail 'group 0 router 0 to group 1@20ms'";
 
 /// Links with a counter in a trace for Perfetto.
 const COUNTERS: usize = 16;

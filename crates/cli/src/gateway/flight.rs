@@ -2,6 +2,7 @@
 //! package. It checks the settings, and then becomes the interpreter.
 
 use super::Place;
+use crate::doctor;
 use crate::failure::Failure;
 use crate::target;
 use clap::Args;
@@ -64,6 +65,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         "time_limit": config.limits.time.as_secs_f64(),
     });
     let (program, words) = farcall_library::python_flight();
+    doctor::check_package(&program)?;
     let error = Command::new(&program)
         .args(words)
         .arg(settings.to_string())

@@ -88,13 +88,20 @@ pub(super) fn parse(spec: &str, ranks: u32, size: f64) -> Result<Pattern, SpecEr
                 }
             }
         }
-        ("file" | "goal" | "chakra", _) => {
-            return Err(fail("is a file: read it and parse its text".to_owned()));
-        }
+        ("file" | "goal" | "chakra", _) => return Err(fail(is_in_files(family))),
         _ => {
             let known = PATTERN_KINDS.join("\n  ");
             return Err(fail(format!("unknown pattern; write one of\n  {known}")));
         }
     };
     Pattern::new(kind, ranks, size).map_err(fail)
+}
+
+/// Why a pattern from files is no specification here.
+fn is_in_files(family: &str) -> String {
+    let reader = match family {
+        "chakra" => "flow.read_chakra",
+        _ => "flow.read_pattern",
+    };
+    format!("is a file: read it and parse its text, in Python with {reader}")
 }

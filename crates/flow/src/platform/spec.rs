@@ -41,7 +41,11 @@ pub(super) fn parse(spec: &str) -> Result<Platform, SpecError> {
             .map(Topology::HyperCrossbar),
         "dragonfly" => dragonfly(&mut options, &bandwidth),
         "hyperx" => hyperx(&mut options, &bandwidth),
-        "edges" => Err("an edge list is a file: read it and parse its text".to_owned()),
+        "edges" => {
+            let text = "an edge list is a file: read it and parse its text, in Python with \
+                        flow.edges";
+            Err(text.to_owned())
+        }
         other => {
             let known: Vec<&str> = PLATFORM_KINDS.iter().map(|(_, example)| *example).collect();
             Err(format!(

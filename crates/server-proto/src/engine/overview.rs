@@ -11,7 +11,7 @@ use crate::keys::{CallKey, ConnectionKey, Key, WorkerKey};
 use crate::links::Links;
 use crate::settings::Group;
 use farcall_rpc_proto::{DurableState, User};
-use farcall_snapshot::{List, User as UserShare};
+use farcall_snapshot::{List, User as UserShare, finds};
 use serde_json::{Value, json};
 
 /// Most functions in a status. The ones with most calls come first.
@@ -268,7 +268,7 @@ impl<'s> Overview<'s> {
     }
 
     fn users(&self, user: &User, all: bool) -> Vec<Value> {
-        let shown = self.user_shares(user, all).rows.into_iter().map(|one| {
+        let shown = self.user_shares(user, all, "").rows.into_iter().map(|one| {
             json!({
                 "user": one.user,
                 "waiting": one.waiting,
@@ -279,12 +279,14 @@ impl<'s> Overview<'s> {
         shown.collect()
     }
 
-    /// What users wait for and have used: all of them for an operator, their own for users.
-    pub(super) fn user_shares(&self, user: &User, all: bool) -> List<UserShare> {
+    /// What users wait for and have used: all of them for an operator, their own for users. Only
+    /// those that the search finds are there.
+    pub(super) fn user_shares(&self, user: &User, all: bool, search: &str) -> List<UserShare> {
         let elements = &self.0.elements;
         let known = elements.queue.users(self.0.cx.now());
         let known = known.map(|status| (elements.user_name(status.user), status));
         let seen = known.filter(|(name, _)| all || *name == user.name());
+        let seen = seen.filter(|(name, _)| finds(search, &[name]));
         List::of(seen, MOST_USERS, |(name, status)| UserShare {
             user: name.to_owned(),
             waiting: status.waiting as u64,

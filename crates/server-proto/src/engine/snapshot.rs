@@ -267,6 +267,7 @@ fn around(engine: &Engine, look: &Look<'_>) -> Snapshot {
     let own = server(engine);
     let recent = cx.totals.recent.iter();
     let recent = recent.filter(|one| look.sees(&one.user));
+    let recent = recent.map(|one| ended(engine, one, look));
     Snapshot {
         schema: SCHEMA,
         kind: "server".to_owned(),
@@ -285,8 +286,8 @@ fn around(engine: &Engine, look: &Look<'_>) -> Snapshot {
         },
         servers: List::of([own].into_iter(), 1, |own| own),
         calls: List::default(),
-        ended: recent.map(|one| ended(engine, one, look)).collect(),
-        users: Overview(engine).user_shares(&look.user, look.is_operator),
+        ended: recent.filter(|one| is_found(one, look.search)).collect(),
+        users: Overview(engine).user_shares(&look.user, look.is_operator, look.search),
         reservations: reservations(engine, look),
         links: links(engine, look),
         data: data(engine, look),
@@ -346,10 +347,18 @@ fn ended(engine: &Engine, one: &Recent, look: &Look<'_>) -> Call {
     }
 }
 
+/// Whether the search finds a call that has ended.
+fn is_found(one: &Call, search: &str) -> bool {
+    let job = one.job.as_deref().unwrap_or_default();
+    let trace = one.trace.as_deref().unwrap_or_default();
+    finds(search, &[&one.function, &one.user, job, trace])
+}
+
 fn reservations(engine: &Engine, look: &Look<'_>) -> List<Reservation> {
     let (queue, now) = (&engine.elements.queue, engine.cx.now());
     let seen = &engine.reservations;
     let seen = seen.seen_by(queue, &look.user, look.is_operator, now);
+    let seen = seen.filter(|(owner, _)| finds(look.search, &[owner.name()]));
     List::of(seen, MOST_ROWS, |(owner, record)| Reservation {
         id: record.id,
         user: text(owner.name()),

@@ -51,12 +51,12 @@ def _folder_of(root: str, path: str) -> Iterator[tuple[int, str]]:
 
 
 @contextlib.contextmanager
-def _explained(address: Address) -> Iterator[None]:
-    """Says which address an error of the system is about."""
+def _explained(address: Address, what: str = "the source") -> Iterator[None]:
+    """Says which address an error of the system is about, and what of it."""
     try:
         yield
     except (FileNotFoundError, NotADirectoryError):
-        raise MissingError(f"the source `{address}` does not exist; check the address") from None
+        raise MissingError(f"{what} `{address}` does not exist; check the address") from None
     except PermissionError:
         raise RefusedError(
             f"the source `{address}` cannot be opened by user {os.geteuid()}, who reads sources "
@@ -71,7 +71,7 @@ def write(address: Address, entry: Entry, folder: str | None, content: Content) 
     """Writes a file beside the one with this name, and renames it. Returns its version."""
     deadline = Deadline(str(address), entry.time_limit_s)
     root, path = root_of(address, entry, folder)
-    with _explained(address), _folder_of(root, path) as (parent, name):
+    with _explained(address, "the folder of"), _folder_of(root, path) as (parent, name):
         beside = f".{name[:64]}.{secrets.token_hex(8)}.farcall"
         made = os.open(beside, _NEW, 0o644, dir_fd=parent)
         try:

@@ -248,7 +248,8 @@ def _parameter(text: str) -> tuple[str, str, str, bool]:
     """Mode, type, name, and whether it is an array."""
     form = r"\s*(IN|OUT|INOUT)\s+([\w\s]+?)(?:\[[^]]*\])?\s+(\w+)\s*(\[.*\])?\s*"
     found = re.fullmatch(form, text)
-    if found is None:
+    # Another mode in the type: a comma is missing.
+    if found is None or {"IN", "OUT", "INOUT"} & set(found[2].split()):
         raise ValueError(f"`{text.strip()}` is not a parameter: write MODE TYPE NAME[SIZE]")
     mode, kind, name, sizes = found.groups()
     return mode, kind, name, bool(sizes)

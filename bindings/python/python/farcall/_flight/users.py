@@ -85,7 +85,7 @@ class Users:
         except farcall.Error as error:
             later = any(words in str(error) for words in _FOR_A_WHILE)
             if error.fault == "caller" and not later:
-                raise flight.FlightUnauthenticatedError(str(error)) from None
+                raise flight.FlightUnauthenticatedError(_over_flight(str(error))) from None
             raise flight.FlightUnavailableError(str(error)) from None
         # All callers without a token share a connection.
         memory = Memory(server, clears=token is None)
@@ -112,6 +112,14 @@ class Users:
             for token, user in list(self._known.items()):
                 if not user.calls and (now - user.used > _IDLE or now - user.since > _AGE):
                     del self._known[token]
+
+
+def _over_flight(message: str) -> str:
+    """What a caller over Flight does about its token, in place of what a client does."""
+    message = message.replace("unset FARCALL_TOKEN", "send no token")
+    return message.replace(
+        "set FARCALL_TOKEN", "send it in the header `Authorization: Bearer TOKEN`"
+    )
 
 
 def connector(address: str, *, own_identity: bool) -> Callable[[str | None], Server]:

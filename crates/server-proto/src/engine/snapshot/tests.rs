@@ -68,6 +68,8 @@ fn users_see_their_own_calls_and_operators_all() {
         ..AskSnapshot::default()
     };
     renew(&mut engine);
+    // The time of no call is known.
+    assert_eq!(engine.board.backlog_s.to_bits(), 0.0_f64.to_bits());
     let own = calls(&mut engine, &look(&alice, false, ""), &asked);
     assert_eq!((own.total, own.from, own.rows.len()), (2500, 10, 30));
     assert!(own.rows.iter().all(|row| row.user == "alice"));
@@ -81,6 +83,29 @@ fn users_see_their_own_calls_and_operators_all() {
     );
     assert_eq!(found.total, 5);
     assert!(found.rows.iter().all(|row| row.function == "m/nap"));
+}
+
+#[test]
+fn a_search_finds_calls_that_have_ended() {
+    let [alice, bob] = ["alice", "bob"].map(User::named);
+    let mut engine = waiting(1, std::slice::from_ref(&alice));
+    for (user, name) in [(&alice, "solve"), (&bob, "nap")] {
+        let function = engine.cx.functions.describe(name).unwrap().0;
+        engine.cx.totals.recent.push_front(Recent {
+            number: 0,
+            user: user.clone(),
+            function,
+            job: None,
+            cause: None,
+            pes: 1,
+            predicted: None,
+            nanos: [0; 4],
+            bytes: [0; 2],
+            at: 0,
+        });
+    }
+    let found = |search: &str| around(&engine, &look(&alice, true, search)).ended.len();
+    assert_eq!(["", "NAP", "alice", "nobody"].map(found), [2, 1, 1, 0]);
 }
 
 #[test]
