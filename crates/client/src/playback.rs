@@ -111,7 +111,7 @@ impl Playback {
                 return Err(wrong(format!("no call writes the output `{name}`")));
             }
         }
-        playback.servers = places(servers, functions.values());
+        playback.servers = places(servers, functions.values())?;
         playback.discard();
         Ok(playback)
     }
@@ -385,21 +385,24 @@ fn function(name: &str, servers: &[Server]) -> Result<Function, Error> {
 }
 
 /// The servers, with each metaserver replaced by the servers behind it.
-fn places<'f>(servers: &[Server], functions: impl Iterator<Item = &'f Function>) -> Vec<Server> {
+fn places<'f>(
+    servers: &[Server],
+    functions: impl Iterator<Item = &'f Function>,
+) -> Result<Vec<Server>, Error> {
     let is_one = |server: &&Server| !server.is_metaserver();
     let mut places: Vec<Server> = servers.iter().filter(is_one).cloned().collect();
     if servers.iter().all(|server| is_one(&server)) {
-        return places;
+        return Ok(places);
     }
-    for server in functions.flat_map(Function::servers) {
-        if !places
-            .iter()
-            .any(|known| known.address() == server.address())
-        {
-            places.push(server);
+    for function in functions {
+        for server in function.servers()? {
+            let mut known = places.iter().map(Server::address);
+            if !known.any(|address| address == server.address()) {
+                places.push(server);
+            }
         }
     }
-    places
+    Ok(places)
 }
 
 /// The scalars of a call, and the names of its arrays, by parameter.

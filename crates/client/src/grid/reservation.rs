@@ -11,7 +11,7 @@ use std::time::Duration;
 impl Function {
     /// Reserves at the server that is free first.
     pub(crate) fn reserve(&self, wanted: &ReservationSpec) -> Result<Reservation, Error> {
-        let servers = self.servers();
+        let servers = self.servers()?;
         let mut soonest: Option<(Duration, &Server, Error)> = None;
         let mut other = None;
         for server in &servers {

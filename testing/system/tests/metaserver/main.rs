@@ -416,7 +416,7 @@ fn servers_and_metaservers_know_each_other_by_certificates() {
         function.is_some()
     });
     let function = function.unwrap();
-    let servers = function.servers();
+    let servers = function.servers().unwrap();
     let addresses: Vec<String> = servers
         .iter()
         .map(|one| one.address().to_string())
