@@ -5,7 +5,7 @@ use farcall_schedule::Profile;
 use farcall_schedule::forecast::Forecasts;
 use farcall_schedule::placement::{
     Arrivals, Call, Candidate, Choice, Input, Link, Origin, PathDirection, Placer, Policy, Route,
-    Server,
+    Server, unknown_seconds,
 };
 
 /// Learned times and rates.
@@ -96,14 +96,20 @@ impl View {
     pub(crate) fn seconds(&self, server: usize, call: &Arrival, pes: u32) -> f64 {
         let profile = &self.profiles[server][call.function];
         let known = profile.seconds(call.work, pes);
-        known.unwrap_or_else(|| self.unknown_s(server, call))
+        known.unwrap_or_else(|| self.slowest(server, call).max(self.unknown_s(call)))
     }
 
-    /// The computing time of other functions with as much work.
-    fn unknown_s(&self, server: usize, call: &Arrival) -> f64 {
+    /// The computing time of the slowest function of a server with as much work.
+    fn slowest(&self, server: usize, call: &Arrival) -> f64 {
         let profiles = self.profiles[server].iter();
         let known = profiles.filter_map(|one| one.seconds(call.work, 1));
         known.fold(0.0, f64::max)
+    }
+
+    /// Least assumed seconds of a call at a server that has never run its function.
+    fn unknown_s(&self, call: &Arrival) -> f64 {
+        let profiles = self.profiles.iter().map(|server| &server[call.function]);
+        unknown_seconds(profiles, call.work)
     }
 
     /// The arrivals of calls at a server.
@@ -132,7 +138,11 @@ impl View {
             fewest: call.fewest,
             most: call.most,
         };
-        let known = |server| (self.route(call.site, server), self.unknown_s(server, call));
+        let least_s = self.unknown_s(call);
+        let known = |server| {
+            let unknown_s = self.slowest(server, call).max(least_s);
+            (self.route(call.site, server), unknown_s)
+        };
         let known: Vec<(Route, f64)> = servers.iter().map(|(id, _)| known(*id)).collect();
         let candidates = servers.iter().zip(&known);
         let candidates = candidates.map(|((id, server), known)| Candidate {

@@ -206,6 +206,21 @@ pub struct Candidate<'a> {
     pub client_down: &'a Link,
 }
 
+/// Least assumed seconds of a call that no server has ever run.
+pub const UNKNOWN_S: f64 = 0.1;
+
+/// Least assumed seconds of a call at a server that has never run its function: those of the
+/// fastest server that has. `profiles` are the learned times of the function everywhere. See
+/// [`Candidate::unknown_s`].
+///
+/// With those of the slowest server, a fast new one is hardly tried: over 120 random scenarios of
+/// `farcall sim`, all calls together then took 4 % longer.
+pub fn unknown_seconds<'p>(profiles: impl Iterator<Item = &'p Profile>, work: f64) -> f64 {
+    let known = profiles.filter_map(|profile| profile.seconds(work, 1));
+    let known = known.filter(|seconds| *seconds > 0.0);
+    known.min_by(f64::total_cmp).unwrap_or(UNKNOWN_S)
+}
+
 /// The parts of a call's time at a server, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TimeParts {

@@ -77,9 +77,6 @@ const ALONE: u32 = 16;
 /// How often a server may lose the arrays of a transaction, because it started anew.
 const MOST_LOSSES: u32 = 4;
 
-/// Assumed seconds of a call about which nothing is known.
-const UNKNOWN_S: f64 = 0.1;
-
 impl Site {
     pub(super) fn new(server: Server) -> Site {
         Site {
@@ -211,7 +208,7 @@ impl View<'_> {
             now_s: self.state.at_s,
             route: &self.known.route,
             profile: &self.known.profile,
-            unknown_s: UNKNOWN_S,
+            unknown_s: placement::UNKNOWN_S,
             client_up: unlimited,
             client_down: unlimited,
         }

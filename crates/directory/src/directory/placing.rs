@@ -12,8 +12,6 @@ use std::sync::LazyLock;
 
 /// Most reasons in a refusal.
 const MOST_REASONS: usize = 8;
-/// Least assumed seconds of a call that no server has ever run.
-const UNKNOWN_S: f64 = 0.1;
 
 /// What a placement looks at.
 struct Field<'d> {
@@ -149,7 +147,7 @@ impl Directory {
             digest,
             ways,
             work,
-            unknown_s: UNKNOWN_S,
+            unknown_s: placement::UNKNOWN_S,
             client_up: Link::unlimited(),
             client_down: Link::unlimited(),
         };
@@ -160,15 +158,9 @@ impl Directory {
             let rates = ways.rates[one.place];
             fastest = [0, 1].map(|way| fastest[way].max(rates[way]));
         }
-        // With a guess that is too low, all calls would go to one server until the first of them
-        // has ended.
         if !is_known {
             let profiles = field.known().filter_map(|one| one.profile.as_ref());
-            let known = profiles.filter_map(|profile| profile.seconds(work, 1));
-            let slowest_s = known.fold(0.0, f64::max);
-            if slowest_s > 0.0 {
-                field.unknown_s = slowest_s;
-            }
+            field.unknown_s = placement::unknown_seconds(profiles, work);
         }
         [field.client_up, field.client_down] = self.links_of_site(site, fastest);
         Some(field)
