@@ -58,18 +58,15 @@ fn calls_that_need_more_memory_than_there_is_wait_for_their_turn() {
             copy(&function, from, to)
         })
         .collect();
-    let start = Instant::now();
+    // Nobody moves the arrays of the other client meanwhile: small calls that waited for all others
+    // would never end.
     for _ in 0..20 {
         small.call(&mut [Argument::Scalar(Scalar::Int(1))]).unwrap();
     }
-    let small_calls = start.elapsed();
+    assert!(!calls[19].has_ended(), "somebody moves the arrays");
     for call in calls {
         call.wait().unwrap();
     }
-    assert!(
-        small_calls < start.elapsed(),
-        "small calls do not wait for all others"
-    );
     assert!(sources == results);
 }
 
