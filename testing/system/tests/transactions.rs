@@ -110,7 +110,7 @@ fn a_server_that_comes_back_with_another_interface_gets_no_call() {
     let (mut x, mut out) = ([0u8; 8], [0; 8]);
     let mut transaction = Transaction::new();
     let arguments = &mut [
-        Argument::Scalar(Scalar::Int(1_000_000)),
+        Argument::Scalar(Scalar::Int(4_000_000)),
         Argument::Out(&mut x),
         Argument::Scalar(Scalar::Int(8)),
     ];
@@ -246,13 +246,8 @@ fn a_result_is_fetched_before_lost_arrays_are_made_again() {
     let mut transaction = Transaction::new();
     let array = transaction.defer();
     add_copy(&mut transaction, &copy, array, &data);
-    add_nap(
-        &mut transaction,
-        &nap,
-        Duration::from_millis(500),
-        &mut short,
-    );
-    add_nap(&mut transaction, &nap, Duration::from_secs(1), &mut long);
+    add_nap(&mut transaction, &nap, Duration::from_secs(2), &mut short);
+    add_nap(&mut transaction, &nap, Duration::from_secs(4), &mut long);
     for (out, x) in results.iter_mut().zip([&short, &long]) {
         add_join(&mut transaction, &join, out, (array, x));
     }
@@ -289,7 +284,7 @@ fn arrays_that_are_made_again_are_not_left_behind() {
     for (array, data) in arrays.iter().zip(&data) {
         add_copy(&mut transaction, &copy, *array, data);
     }
-    add_nap(&mut transaction, &nap, Duration::from_secs(1), &mut x);
+    add_nap(&mut transaction, &nap, Duration::from_secs(3), &mut x);
     let join = server.function("join").unwrap();
     for (array, out) in arrays.iter().zip(&mut results) {
         // It reads the array of the nap, too, so that it comes after the nap.
