@@ -141,7 +141,7 @@ fn libraries_use_as_many_threads_as_there_are_processor_elements_for_them() {
 fn at_once_every_call_starts_with_all_threads() {
     let server = start(&["--policy", "at-once", "--pes", "2"]);
     let wide = server.connect().function("wide").unwrap();
-    let calls: Vec<Running> = (0..6).map(|_| Running::begin(&wide, 1, 2.0)).collect();
+    let calls: Vec<Running> = (0..6).map(|_| Running::begin(&wide, 1, 6.0)).collect();
     let spans: Vec<Span> = calls.into_iter().map(Running::end).collect();
     let last_start = spans.iter().map(|span| span.start).fold(0.0, f64::max);
     let first_end = spans
@@ -156,7 +156,7 @@ fn at_once_every_call_starts_with_all_threads() {
 fn times_that_were_learned_outlive_the_server_and_order_the_calls() {
     let mut server = start(&["--policy", "sjf", "--pes", "1", "--state", "state"]);
     let timed = server.connect().function("timed").unwrap();
-    for ms in [5, 400] {
+    for ms in [5, 1500] {
         Running::begin(&timed, ms, f64::from(ms) * 1e-3).end();
     }
     server.stop();
@@ -168,14 +168,14 @@ fn times_that_were_learned_outlive_the_server_and_order_the_calls() {
         plan.exec.expect("it is known")
     };
     assert!((0.005..1.0).contains(&seconds(5)), "{}", seconds(5));
-    assert!((0.4..2.0).contains(&seconds(400)), "{}", seconds(400));
+    assert!((1.4..6.0).contains(&seconds(1500)), "{}", seconds(1500));
     // The first call starts at once. Of the others, which come while it runs, the short ones go
     // first.
-    let order = [400, 400, 400, 5, 5];
+    let order = [1500, 1500, 1500, 5, 5];
     let calls = order.map(|ms| Running::begin(&timed, ms, f64::from(ms) * 1e-3));
     let spans = calls.map(Running::end);
     let mut by_start: Vec<(f64, i32)> = spans.iter().map(|span| span.start).zip(order).collect();
     by_start.sort_by(|one, other| one.0.total_cmp(&other.0));
     let started: Vec<i32> = by_start.iter().map(|(_, ms)| *ms).collect();
-    assert_eq!(started, [400, 5, 5, 400, 400]);
+    assert_eq!(started, [1500, 5, 5, 1500, 1500]);
 }
