@@ -67,9 +67,14 @@ fn a_daemon_without_a_terminal_ends_in_order() {
 #[test]
 fn with_nohup_a_job_outlives_its_terminal() {
     let daemon = Node::start(&[]);
-    let script = "sleep 1; echo done";
-    let run = ["run", "--quiet", "-n", "1", "--", "sh", "-c", script];
-    for (program, outlives) in [("nohup", true), ("env", false)] {
+    let folder = tempfile::tempdir().expect("a folder");
+    let gate = folder.path().join("gate");
+    let script = format!(
+        "until test -e {}; do sleep 0.1; done; sleep 1; echo done",
+        gate.display()
+    );
+    let run = ["run", "--quiet", "-n", "1", "--", "sh", "-c", &script];
+    for (program, outlives) in [("env", false), ("nohup", true)] {
         // Without the arguments of timeout(1), the child is the front end itself.
         let gang = daemon.gang(&run);
         let front = gang.get_args().skip(3);
@@ -80,6 +85,9 @@ fn with_nohup_a_job_outlives_its_terminal() {
         wait_until("the job runs", || daemon.jobs().len() == 1);
         // SAFETY: a plain system call on a child that has not been waited for.
         unsafe { libc::kill(job.id() as i32, libc::SIGHUP) };
+        if outlives {
+            std::fs::write(&gate, "").expect("own folder");
+        }
         let output = job.wait_with_output().expect("it ends");
         assert_eq!(output.status.success(), outlives, "{program}");
         assert_eq!(text(&output.stdout).contains("done"), outlives, "{program}");
