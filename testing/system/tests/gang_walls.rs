@@ -378,10 +378,18 @@ fn a_process_that_leaves_its_session_is_stopped_with_its_job() {
             .success()
     );
     wait_until("it is stopped", || daemon.jobs()[0]["state"] == "stopped");
-    std::thread::sleep(Duration::from_millis(100));
-    let before = used();
-    std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(used(), before, "hundredths of a second");
+    // The job is called stopped before its node has stopped all processes.
+    let before_and_after = |time| {
+        let before = used();
+        std::thread::sleep(time);
+        (before, used())
+    };
+    wait_until("it rests", || {
+        let (before, after) = before_and_after(Duration::from_millis(300));
+        before == after
+    });
+    let (before, after) = before_and_after(Duration::from_secs(1));
+    assert_eq!(after, before, "hundredths of a second");
     daemon.gang(&["kill", "1"]).status().expect("runs");
     job.wait().expect("it ends");
 }
@@ -447,11 +455,21 @@ fn a_stopped_daemon_delays_only_the_jobs_on_its_node() {
     std::thread::sleep(Duration::from_secs(2));
     let before = slices(&root);
     std::thread::sleep(Duration::from_secs(2));
-    let after = slices(&root);
+    // A busy machine switches late. After half a minute without an answer the node would be lost.
+    let (mut after, start) = (slices(&root), Instant::now());
+    let behind = |after: &[(u64, u64)]| {
+        let pairs = before.iter().zip(after);
+        let mut ours = pairs.filter(|((job, _), _)| here.contains(job));
+        ours.any(|((_, before), (_, after))| *after < before + 20)
+    };
+    while behind(&after) && start.elapsed() < Duration::from_secs(15) {
+        std::thread::sleep(Duration::from_millis(100));
+        after = slices(&root);
+    }
+    assert!(!behind(&after), "{before:?} to {after:?}");
     for ((job, before), (_, after)) in before.iter().zip(&after) {
-        match here.contains(job) {
-            true => assert!(*after >= before + 20, "job {job}: {before} to {after}"),
-            false => assert_eq!(before, after, "job {job}"),
+        if !here.contains(job) {
+            assert_eq!(before, after, "job {job}");
         }
     }
     other.signal(Signal::CONT);
@@ -544,7 +562,9 @@ fn a_thousand_processes_start_beside_the_others() {
         "{:?}",
         start.elapsed()
     );
-    assert!(slowest < Duration::from_secs(2), "{slowest:?}");
+    // A busy machine, which starts them late, answers late too.
+    let bound = Duration::from_secs(2).max(start.elapsed() / 3);
+    assert!(slowest < bound, "{slowest:?}");
     drop((many, other));
     wait_until("all have ended", || processes(&asleep) == 0);
 }
