@@ -583,7 +583,7 @@ fn an_outcome_expires() {
     let copy = connection.function("copy").unwrap();
     let arguments = &mut [Argument::Skip, Argument::In(b"abc"), int(3)];
     let job = copy
-        .submit(arguments, Some(Duration::from_secs(1)))
+        .submit(arguments, Some(Duration::from_secs(5)))
         .unwrap();
     assert_eq!(fetch(&job, 3).unwrap(), b"abc");
     wait_until("it is forgotten", || connection.jobs().unwrap().is_empty());
