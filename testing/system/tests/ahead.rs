@@ -65,13 +65,13 @@ fn nobody_waits_behind_a_call_that_takes_long_for_once() {
     let (_server, sleep) = function("system/sleep");
     learn(&sleep);
     let start_of_all = Instant::now();
-    let long = start(&sleep, 3);
+    let long = start(&sleep, 12);
     let behind: Vec<Pending> = (0..10).map(|_| start(&sleep, 0)).collect();
     for call in behind {
         call.wait().unwrap();
     }
     let waited = start_of_all.elapsed();
-    assert!(waited < Duration::from_secs(2), "{waited:?}");
+    assert!(waited < Duration::from_secs(10), "{waited:?}");
     long.wait().unwrap();
 }
 
