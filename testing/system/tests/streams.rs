@@ -322,8 +322,7 @@ fn calls_behind_a_metaserver_use_both_links() {
     });
     let learned = function.clone();
     on_client(&lab, move || copy(&learned, 1));
-    let (part, ()) = lesser(&lab, move || copy(&function, 2));
-    assert!(part > BOTH, "{part} of the bytes over the second link");
+    comes_to_use_both(&lab, &function, |function| copy(function, 2));
 }
 
 /// Large arrays travel apart from their call, and the client fetches them after it.
