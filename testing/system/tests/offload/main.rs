@@ -335,7 +335,7 @@ fn without_a_server_the_program_computes_and_loses_a_second_at_most() {
             lost
         };
         // Other tests may have the processors for a while.
-        let in_time = (0..3).any(|_| lost() < Duration::from_millis(1500));
+        let in_time = (0..10).any(|_| lost() < Duration::from_millis(1500));
         assert!(in_time, "{address}");
     }
 }
@@ -345,7 +345,7 @@ fn a_killed_server_changes_nothing() {
     // Shortly after each other, so that arguments, computation and results are hit.
     for pause in [0, 5, 10] {
         let mut server = server();
-        let mut command = offloaded(server.address(), &["--always"], &["many", "100"]);
+        let mut command = offloaded(server.address(), &["--always"], &["many", "400"]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().unwrap();
         let connection = server.connect();
@@ -355,9 +355,9 @@ fn a_killed_server_changes_nothing() {
         std::thread::sleep(Duration::from_millis(pause));
         server.kill();
         let output = child.wait_with_output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "solved 100\n");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "solved 400\n");
         let [local, remote, refused, failed] = counts(&output)["dgesv"];
-        assert_eq!(local + remote + refused + failed, 100);
+        assert_eq!(local + remote + refused + failed, 400);
         assert!(
             remote > 0 && refused > 0,
             "{remote} remote, {refused} refused"
