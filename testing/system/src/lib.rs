@@ -19,6 +19,7 @@ pub use program::{built_library, daemon, farcall, farcall_path};
 pub use server::ServerProcess;
 
 use std::fmt::Display;
+use std::net::{Ipv4Addr, TcpListener};
 use std::time::{Duration, Instant};
 
 /// The time limit of every wait.
@@ -28,6 +29,18 @@ pub const BOUND: Duration = Duration::from_secs(60);
 pub fn stop(daemon: &mut Daemon) -> bool {
     let status = daemon.stop(BOUND).expect("a child");
     status.expect("it ends").success()
+}
+
+/// Addresses at which nothing listens, for programs that cannot say which port they have found.
+/// They are on a host of the loopback that this process alone uses, so that nobody else takes them
+/// before the program does.
+pub fn free_addresses<const N: usize>() -> [String; N] {
+    let [_, first, second, third] = std::process::id().to_be_bytes();
+    // Process identifiers have 22 bits. Most programs use the hosts below.
+    let host = Ipv4Addr::new(127, 64 | first, second, third);
+    // All at once, so that they differ.
+    let listeners = [(); N].map(|()| TcpListener::bind((host, 0)).expect("a port"));
+    listeners.map(|free| free.local_addr().expect("bound").to_string())
 }
 
 /// Waits for a condition.

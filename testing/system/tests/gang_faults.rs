@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use farcall_system::gang::{Node, farcall_as, lines, text};
 use farcall_system::program::example;
-use farcall_system::{farcall, wait_until};
+use farcall_system::{farcall, free_addresses, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Two nodes of two slots each.
@@ -306,14 +306,11 @@ fn a_job_comes_by_tcp_with_the_secret() {
 
 #[test]
 fn prometheus_reads_metrics() {
-    let port = {
-        let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-        free.local_addr().expect("bound").to_string()
-    };
-    let daemon = Node::start(&["--metrics", &port, "--slice", "20ms"]);
+    let [address] = free_addresses();
+    let daemon = Node::start(&["--metrics", &address, "--slice", "20ms"]);
     let job = daemon.submit(&["-n", "1", "--", "sleep", "1000"]);
     let get = |path: &str| {
-        let mut stream = TcpStream::connect(&port).expect("it listens");
+        let mut stream = TcpStream::connect(&address).expect("it listens");
         write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");

@@ -2,7 +2,7 @@
 //! replacement loses no call.
 
 use farcall_client::{Argument, DurableState, Error, Options, Pending, Scalar, Server};
-use farcall_system::{ServerProcess, farcall_path, wait_until};
+use farcall_system::{ServerProcess, farcall_path, free_addresses, wait_until};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixListener;
@@ -65,7 +65,7 @@ impl Gate {
 
 #[test]
 fn status_and_metrics_tell_of_calls() {
-    let metrics = free_address();
+    let [metrics] = free_addresses();
     let options = ["--metrics", &metrics, "--policy", "sjf", "--pes", "3"];
     let server = start("127.0.0.1:0", &[&options[..], &["--no-sandbox"]].concat());
     let connection = server.connect();
@@ -160,7 +160,7 @@ fn a_server_is_ready_from_its_start_to_its_end() {
         0,
     )
     .unwrap();
-    let address = free_address();
+    let [address] = free_addresses();
     let at = address.clone();
     // The server cannot read its interface file until somebody writes it.
     let asks = std::thread::spawn(move || {
@@ -202,7 +202,7 @@ fn a_server_is_ready_from_its_start_to_its_end() {
 
 #[test]
 fn a_server_whose_disk_refuses_is_not_ready() {
-    let address = free_address();
+    let [address] = free_addresses();
     let Some(serving) = ServerProcess::with_small_disk(&[IDL]) else {
         println!("SKIPPED: a small disk needs root");
         return;
@@ -243,7 +243,7 @@ fn a_server_whose_disk_refuses_is_not_ready() {
 fn a_metaserver_is_ready_once_it_has_read_its_store() {
     let folder = farcall_system::server::folder();
     let store = folder.path().join("missing");
-    let address = free_address();
+    let [address] = free_addresses();
     let mut command = farcall_system::farcall();
     let named = format!("sqlite:{}", store.join("meta.db").display());
     command.args(["meta", "--listen", "127.0.0.1:0", "--log", "error"]);
@@ -295,12 +295,6 @@ fn daemons_tell_systemd_when_they_are_ready() {
         let count = socket.recv(&mut text).expect("a message");
         assert_eq!(&text[..count], b"READY=1\n", "{words:?}");
     }
-}
-
-/// An address at which nothing listens now.
-fn free_address() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().to_string()
 }
 
 fn scrape(address: &str) -> String {
@@ -421,7 +415,7 @@ fn a_takeover_with_a_wrong_metaserver_leaves_the_server_before() {
 
 #[test]
 fn a_server_that_takes_over_gets_the_addresses_of_metrics_and_page() {
-    let [metrics, page] = [free_address(), free_address()];
+    let [metrics, page] = free_addresses();
     let options = ["--metrics", &metrics, "--web", &page, "--no-sandbox"];
     let mut first = start("127.0.0.1:0", &options);
     let listen = first.host_and_port().to_string();
