@@ -687,7 +687,8 @@ fn a_server_asks_for_certificates_after_a_hangup() {
     let config = folder.join("farcall.toml");
     let tls = "[tls]\ncertificate = \"tls/server.pem\"\nkey = \"tls/server.key\"\n";
     std::fs::write(&config, tls).unwrap();
-    let mut server = start(&folder, &["--config", "farcall.toml"]);
+    let serving = ServerProcess::within(&folder, &["system.idl"]).keep_log();
+    let mut server = serving.options(&["--config", "farcall.toml"]).start();
     let list = |server: &ServerProcess| {
         let mut command = farcall(&["ls", server.address()]);
         command.env("FARCALL_CA", folder.join("tls/authority.pem"));
@@ -697,6 +698,10 @@ fn a_server_asks_for_certificates_after_a_hangup() {
     // Files that cannot be read change nothing.
     std::fs::write(&config, format!("{tls}clients = \"tls/nothing.pem\"\n")).unwrap();
     server.reload();
+    wait_until("the server has looked", || {
+        let log = server.log();
+        log.iter().any(|line| line.contains("goes on with"))
+    });
     assert!(stdout(&list(&server)).starts_with("system/copy"));
     std::fs::write(&config, format!("{tls}clients = \"tls/authority.pem\"\n")).unwrap();
     server.reload();
