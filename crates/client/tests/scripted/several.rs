@@ -60,7 +60,7 @@ fn is_cancelled(end: Option<Result<Outcome, Error>>) -> bool {
 
 #[test]
 fn the_first_of_two_servers_ends_the_wait() {
-    let (silent, late) = (silent(), Script::late(whole_call(false, 16), 4 * SHORT));
+    let (silent, late) = (silent(), Script::late(whole_call(false, 16), 40 * SHORT));
     let (mut one, mut other) = (Arrays::default(), Arrays::default());
     let (never, ends) = (start(&silent, &mut one), start(&late, &mut other));
     assert!(!wait_any(&[&never, &ends], soon()).unwrap());
