@@ -565,7 +565,9 @@ fn contexts_copied_under_traffic_lose_no_credit() {
     let ends = AtomicBool::new(false);
     // The thread that switches stops the processes first.
     let running = std::sync::RwLock::new(());
-    let count = 4000usize;
+    // Messages travel during more than ten switches, however many there are until then.
+    let (count, switches) = (4000, AtomicUsize::new(0));
+    let last = AtomicUsize::new(usize::MAX);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut saved = [SavedContext::default(), SavedContext::default()];
@@ -586,20 +588,23 @@ fn contexts_copied_under_traffic_lose_no_credit() {
                     }
                     epoch += 1;
                     engines.iter().for_each(|engine| engine.thaw(7, epoch));
+                    switches.fetch_add(1, Ordering::Relaxed);
                 }
                 std::thread::sleep(Duration::from_micros(700));
             }
-            assert!(epoch > 10, "{epoch} switches");
         });
         run(&segments, &engines, |mut channel| {
             let end = Instant::now() + BOUND;
             let mut number = 0;
-            while number < count {
+            while number < last.load(Ordering::Relaxed) {
                 assert!(Instant::now() < end, "message {number} does not get on");
                 let _running = running.read().expect("not poisoned");
                 let bytes = pattern(0, number, 900);
                 if channel.rank() == 0 {
                     number += usize::from(channel.try_send(1, &bytes).expect("sound"));
+                    if number >= count && switches.load(Ordering::Relaxed) > 10 {
+                        last.store(number, Ordering::Relaxed);
+                    }
                     continue;
                 }
                 let mut buffer = [0; 900];
