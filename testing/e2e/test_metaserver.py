@@ -137,14 +137,14 @@ def test_a_call_that_moves_to_another_server_has_one_time_out(start, tmp_path):
         options = ["--allow-code", "--metaserver", address]
         servers = [start(idl, options=options) for _ in range(2)]
         wait_until(lambda: serving(address) == 2, what="that both have joined")
-        words = ["again", "n=1", "seconds=60", "x=0", "--timeout", "5", "--server", address]
+        words = ["again", "n=1", "seconds=60", "x=0", "--timeout", "15", "--server", address]
         began = time.monotonic()
         with subprocess.Popen([FARCALL, "call", *words], stderr=subprocess.PIPE, text=True) as ran:
-            wait_until(lambda: time.monotonic() - began > 4, what="most of the time-out")
+            wait_until(lambda: time.monotonic() - began > 9, what="most of the time-out")
             [lost] = [server for server in servers if server.napping()]
             lost.process.kill()
-            assert "within 5 s" in ran.communicate(timeout=30)[1]
-        assert time.monotonic() - began < 8
+            assert "within 15 s" in ran.communicate(timeout=30)[1]
+        assert time.monotonic() - began < 22
 
 
 def test_servers_that_come_and_go_leave_no_descriptors(start, nap_idl):
