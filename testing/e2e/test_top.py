@@ -69,7 +69,7 @@ class Screen:
     def is_restored(self):
         """Whether the terminal is as before: cooked, and on its first screen."""
         after = termios.tcgetattr(self.theirs)
-        return after == self.before and self.read().rindex("\x1b[?1049l") > 0
+        return after == self.before and "\x1b[?1049l" in self.read()
 
     def close(self):
         if self.process.poll() is None:
