@@ -23,8 +23,8 @@ int main(int count, char **words) {
     printf("%d %s\n", status.phase, status.reason);
     return 0;
   }
-  first = farcall_call_async(server, "nap", 700, &slept[0]);
-  second = farcall_call_async(server, "nap", 700, &slept[1]);
+  first = farcall_call_async(server, "nap", 2000, &slept[0]);
+  second = farcall_call_async(server, "nap", 2000, &slept[1]);
   if (!first || !second)
     return failed("call");
   do {
