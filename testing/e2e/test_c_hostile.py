@@ -122,7 +122,7 @@ def babble(connection):
 
 
 def test_a_right_server_is_served(program, languages):
-    steps, text = statuses(program, languages.address)
+    steps, text = statuses(program, languages.address, patience=BOUND / 2)
     assert set(steps.values()) == {0} and len(steps) == 7, text
 
 
@@ -157,7 +157,7 @@ def test_a_server_of_another_version(program, peer):
         connection.sendall(frame)
         stall(connection)
 
-    steps, text = statuses(program, peer(serve))
+    steps, text = statuses(program, peer(serve), patience=BOUND / 2)
     assert steps == {"connect": CONNECTION}, text
     assert "version" in text
 
