@@ -106,10 +106,11 @@ def test_arrays_that_were_born_there_are_not_sent(shared, streamed):
         given, result = server.empty(n), server.empty(n)
         given[:], result[:] = 1, 0
         function(n, given, result)
-        times = [0.0] * 3
-        for index in range(3):
+        times = []
+        # The best of many says what is possible on a busy machine.
+        for _ in range(3 if sent else 50):
             function(n, given, result)
-            times[index] = function.times.send
+            times.append(function.times.send)
         assert (min(times) > 1e-3) == sent, times
 
 
