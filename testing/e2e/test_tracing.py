@@ -413,9 +413,16 @@ def test_a_metaserver_with_a_store_keeps_a_record(start, tmp_path, options):
     process, address = meta("--store", f"sqlite:{tmp_path}/meta.sqlite", *options)
     with process:
         server = start(LIBRARIES / "bench.idl", options=["--metaserver", address])
-        client = farcall.connect("meta://" + address.removeprefix("farcall://"))
+        address = "meta://" + address.removeprefix("farcall://")
+        client = farcall.connect(address)
         wait_until(lambda: known(client, "bench/null"))
         assert server.stop() == 0
+        status = [FARCALL, "status", "--json", "--server", address]
+
+        def has_left():
+            return not json.loads(subprocess.check_output(status, timeout=30))["servers"]
+
+        wait_until(has_left, what="that the server has left")
         assert stop(process) == 0
     record = tmp_path / "meta-record"
     assert record.exists() == (not options)
