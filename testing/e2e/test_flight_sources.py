@@ -111,7 +111,7 @@ def test_columns_of_a_flight(serve, flights):
 
 def test_errors_name_the_flight(serve, flights):
     server = serve(
-        f'[sources.lab]\naddress = "{flights.address}/"\nmax_bytes = 400000\ntime_limit_s = 2.0\n'
+        f'[sources.lab]\naddress = "{flights.address}/"\nmax_bytes = 400000\ntime_limit_s = 6.0\n'
     ).connect()
     for path, options, match in [
         ("none", {}, "does not exist .*no flight none"),
@@ -122,7 +122,7 @@ def test_errors_name_the_flight(serve, flights):
         ("data/table", {"columns": ["wind"], "sha256": "0" * 64}, "no bytes with a checksum"),
         ("data/large", {}, "400000 bytes that are allowed|400000 are allowed"),
         ("data/many", {}, "[0-9]+ bytes in the columns, and 400000 are allowed"),
-        ("data/slow", {"columns": ["time"]}, "is too slow: it was not read within 2 s"),
+        ("data/slow", {"columns": ["time"]}, "is too slow: it was not read within 6 s"),
         ("data/broken", {"columns": ["time"]}, "the disk is broken"),
         ("data/away", {"columns": ["time"]}, "sends the server to `grpc.tcp://10.0.0.1:1`"),
     ]:

@@ -334,11 +334,11 @@ def test_slow_and_wrong_sources(serve, web):
     closed = Web()
     closed.close()
     server = serve(
-        f'[sources.web]\naddress = "{web.address}/"\ntime_limit_s = 1.0\n'
+        f'[sources.web]\naddress = "{web.address}/"\ntime_limit_s = 4.0\n'
         f'[sources.closed]\naddress = "{closed.address}/"\n'
     ).connect()
     for address, match, fault in [
-        (f"{web.address}/slow.npy", "too slow: it was not read within 1 s", None),
+        (f"{web.address}/slow.npy", "too slow: it was not read within 4 s", None),
         (f"{web.address}/head.npy", "too slow", None),
         (f"{web.address}/none.npy", "does not exist", "caller"),
         (f"{web.address}/500.npy", "HTTP status 500", None),
