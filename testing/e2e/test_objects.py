@@ -210,7 +210,7 @@ def test_an_object_ends_while_the_arguments_of_a_call_come(server, ends):
     counter = server.new("Counter")
     pid = worker_in(counter.pid().pid)
     x = server.put(np.ones(5))
-    fill = server.function("fill").call_async(x, 5, 1000)
+    fill = server.function("fill").call_async(x, 5, 4000)
     waiting = counter.add.call_async(5, x)
     if ends == "process":
         os.kill(pid, signal.SIGKILL)
