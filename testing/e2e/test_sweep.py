@@ -279,9 +279,9 @@ def test_a_server_that_joins_a_metaserver_gets_calls_of_a_sweep(start, tmp_path)
         start(path, options=options)
         wait_until(lambda: have_joined(address) == 1, what="the first server")
         nap = farcall.connect(address.replace("farcall://", "meta://")).function("nap")
-        sweep = nap.map([100] * 60)
+        sweep = nap.map([300] * 60)
         joins = start(path, options=options)
-        assert [result.slept for result in sweep.wait()] == [100] * 60
+        assert [result.slept for result in sweep.wait()] == [300] * 60
         ran = [FARCALL, "status", joins.address, "--json"]
         status = json.loads(subprocess.run(ran, capture_output=True, check=True).stdout)
         assert sum(one["done"] for one in status["functions"]) > 0
