@@ -138,7 +138,7 @@ def test_a_call_that_needs_more_gpus_than_there_are_is_refused(serve):
 def test_the_status_shows_gpus_and_calls_that_wait_for_them(serve):
     process = serve("--gpus", "1")
     server = process.connect()
-    calls = [server.function("gpus/one").call_async(1500) for _ in range(2)]
+    calls = [server.function("gpus/one").call_async(4000) for _ in range(2)]
 
     def status():
         words = [FARCALL, "status", process.address, "--json"]
