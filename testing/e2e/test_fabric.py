@@ -84,8 +84,12 @@ def test_nothing_is_left_of_a_job_that_was_killed(program):
             gang.kill(job)
             assert front.wait(30) == 128 + signal.SIGKILL
         wait_until(lambda: not gang.jobs(), what="the end of the job")
-        left = subprocess.run(["pgrep", "-f", str(program)], check=False, capture_output=True)
-        assert left.returncode == 1, left.stdout
+
+        def is_gone():
+            words = ["pgrep", "-f", str(program)]
+            return subprocess.run(words, check=False, capture_output=True).returncode == 1
+
+        wait_until(is_gone, what="the end of its processes")
 
 
 def test_counters_count_each_message_once(tmp_path):
