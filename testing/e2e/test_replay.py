@@ -8,7 +8,7 @@ import threading
 import pytest
 from servers import FARCALL, LIBRARIES, ServerProcess
 
-NAP_MS, CLIENTS, CALLS = 40, 4, 12
+NAP_MS, CLIENTS, CALLS = 150, 4, 12
 
 
 def replay(*words):
