@@ -217,6 +217,7 @@ def test_a_flight_is_asked_for_where_its_host_answers(monkeypatch):
     with Flights("grpc://127.0.0.1:0") as service:
         address = addresses.parse(f"flight://lab.example.org:{service.port}/")
         lab = entry(str(address), "127.0.0.0/8", "::1/128")
+        lab = dataclasses.replace(lab, time_limit_s=30.0)
         found = flights.read(address, lab, {"query": "all", "columns": None})
         assert found.tolist() == [1, 2]
 
