@@ -246,14 +246,14 @@ def test_trio_waits_and_cancels(napping):
             slept.append((await nap.call_async(milliseconds)).slept)
 
         async with trio.open_nursery() as nursery:
-            for milliseconds in (1000, 50):
+            for milliseconds in (3000, 50):
                 nursery.start_soon(add, milliseconds)
         call = begun(napping, server)
         with trio.move_on_after(0.1):
             await call
         return slept, call.cancelled()
 
-    assert trio.run(main) == ([50, 1000], True)
+    assert trio.run(main) == ([50, 3000], True)
 
 
 INTERRUPTED = """\

@@ -334,7 +334,7 @@ def test_large_results_come_back(executor):
 
 def test_tasks_are_cancelled_before_they_begin(remote):
     executor = farcall.Executor(remote.address)
-    futures = [executor.submit(time.sleep, 0.2) for _ in range(20)]
+    futures = [executor.submit(time.sleep, 0.5) for _ in range(20)]
     assert futures[-1].cancel()
     wait_until(futures[0].running, what="the first task")
     executor.shutdown(cancel_futures=True)

@@ -41,12 +41,12 @@ def test_a_long_call_has_a_bar_and_a_short_one_none(nap, bars):
     with farcall.progress(least=1):
         assert nap(1).slept == 1
         assert bars == []
-        assert nap(1500).slept == 1500
+        assert nap(4000).slept == 4000
     (bar,) = bars
     start = "test/nap: has computed on 1 processor element"
     assert any(text.startswith(start) for text, _ in bar.told)
     assert bar.n == bar.total == 4
-    assert nap.times.exec > 1.4
+    assert nap.times.exec > 3.9
     nap(1300)
     assert len(bars) == 1
 
@@ -80,7 +80,7 @@ def test_errors_and_time_outs_pass_through(start, nap_idl, bars):
 
 def test_threads_have_bars_of_their_own(nap, bars):
     with farcall.progress(least=0.1):
-        threads = [threading.Thread(target=nap, args=(400,)) for _ in range(2)]
+        threads = [threading.Thread(target=nap, args=(2000,)) for _ in range(2)]
         for thread in threads:
             thread.start()
         for thread in threads:
