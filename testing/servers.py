@@ -6,6 +6,7 @@ import pathlib
 import queue
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -74,6 +75,21 @@ def wait_until(condition, seconds=30.0, what="the condition"):
         if time.monotonic() > end:
             raise TimeoutError(f"{what} did not come within {seconds} s")
         time.sleep(0.005)
+
+
+def free_addresses(count):
+    """Addresses at which nothing listens, for programs that cannot say which port they found.
+
+    They are on a host of the loopback that this process alone uses, so that nobody else takes them
+    before the program does.
+    """
+    pid = os.getpid()
+    # Process identifiers have 22 bits. Most programs use the hosts below.
+    host = f"127.{64 | (pid >> 16)}.{(pid >> 8) & 255}.{pid & 255}"
+    with contextlib.ExitStack() as stack:
+        # All at once, so that they differ.
+        free = [stack.enter_context(socket.create_server((host, 0))) for _ in range(count)]
+        return [f"{host}:{one.getsockname()[1]}" for one in free]
 
 
 def stop(process, seconds=5.0):

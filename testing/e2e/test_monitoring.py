@@ -3,13 +3,12 @@
 import json
 import re
 import shutil
-import socket
 import subprocess
 import urllib.request
 
 import farcall
 import pytest
-from servers import FARCALL, LIBRARIES, ROOT, known, stop, wait_until
+from servers import FARCALL, LIBRARIES, ROOT, free_addresses, known, stop, wait_until
 
 RULES = ROOT / "docs" / "prometheus.rules.yml"
 DASHBOARD = ROOT / "docs" / "grafana.json"
@@ -107,11 +106,6 @@ def test_the_dashboard_is_one():
     assert used == variables
 
 
-def free_address():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return f"127.0.0.1:{listener.getsockname()[1]}"
-
-
 def exported(address):
     """The names of the series at an address."""
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
@@ -120,7 +114,7 @@ def exported(address):
 
 
 def test_servers_export_every_metric_that_is_named(start):
-    addresses = [free_address(), free_address()]
+    addresses = free_addresses(2)
     words = [FARCALL, "meta", "--listen", "127.0.0.1:0", "--metrics", addresses[0]]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -10,7 +10,7 @@ import sys
 import farcall
 import numpy as np
 import pytest
-from servers import FARCALL, ROOT, stop, wait_until
+from servers import FARCALL, ROOT, free_addresses, stop, wait_until
 
 MODULE = '''
 import os, signal, sys
@@ -410,14 +410,14 @@ def one():
 def test_a_slow_module_is_announced_and_the_port_opens_when_it_can_answer(tmp_path):
     module = tmp_path / "slow.py"
     module.write_text(SLOW)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    [address] = free_addresses(1)
+    host, port = address.split(":")
 
     def is_open():
         with socket.socket() as client:
-            return client.connect_ex(("127.0.0.1", port)) == 0
+            return client.connect_ex((host, int(port))) == 0
 
-    words = [FARCALL, "serve", module, "--listen", f"127.0.0.1:{port}", "--workers", "1"]
+    words = [FARCALL, "serve", module, "--listen", address, "--workers", "1"]
     process = subprocess.Popen(
         [*words, "--no-sandbox"],
         stdout=subprocess.PIPE,
@@ -432,8 +432,8 @@ def test_a_slow_module_is_announced_and_the_port_opens_when_it_can_answer(tmp_pa
                 assert process.stderr.readline() == f"loading {module} ...\n"
             assert not is_open()
             (tmp_path / f"go{stage}").touch()
-        assert process.stdout.readline() == f"listening on farcall://127.0.0.1:{port}\n"
-        assert farcall.connect(f"farcall://127.0.0.1:{port}").call("one").n == 1
+        assert process.stdout.readline() == f"listening on farcall://{address}\n"
+        assert farcall.connect(f"farcall://{address}").call("one").n == 1
     finally:
         stop(process)
 
