@@ -3,7 +3,7 @@
 
 use farcall_lab::{Direction, Lab, Shape, TrunkProcess};
 use farcall_system::trunk::{flow, key_file, lab, status, trunks};
-use farcall_system::{farcall, farcall_path, wait_until};
+use farcall_system::{BOUND, farcall, farcall_path, wait_until};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
@@ -472,7 +472,7 @@ fn operators_see_metrics_a_live_view_and_a_log() {
     let mut shown = String::new();
     let mut screen = view.stdout.take().unwrap();
     // The live view is drawn again until it shows the failure.
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + BOUND;
     while !(shown.contains("down") && shown.contains("link1 to")) {
         let mut bytes = [0; 4096];
         let got = screen.read(&mut bytes).unwrap();
