@@ -67,8 +67,8 @@ def test_reasons_never_name_other_users(start, nap_idl, tmp_path):
     theirs = server.connect(token=alice).function("nap")
     theirs(300)
     mine = server.connect(token=bob).function("nap")
-    mine(3000)
-    running = theirs.call_async(2000)
+    mine(8000)
+    running = theirs.call_async(6000)
     wait_until(lambda: phase(running) == "running", 10, "the first call runs")
     calls = [theirs.call_async(100)]
     wait_until(lambda: phase(calls[0]) == "waiting", 10, "their next call waits")
