@@ -6,8 +6,10 @@ import itertools
 import json
 import os
 import shutil
+import socket
 import subprocess
 import threading
+import time
 
 import farcall
 import numpy as np
@@ -281,15 +283,24 @@ def test_spans_of_client_and_server_make_one_trace(start, tmp_path, collector):
     assert [line["trace"] for line in lines(tmp_path / "record", "call")] == [TRACE]
 
 
-def test_a_collector_that_is_away_delays_no_call(start, collector):
-    collector.server.shutdown()
-    collector.server.server_close()
-    server = start(LIBRARIES / "bench.idl", options=["--otlp", collector.url])
-    null = server.connect().function("bench/null")
-    with under(TRACE, SPAN):
-        for _ in range(200):
-            null(1)
-    assert server.stop() == 0
+@pytest.mark.parametrize("is_away", [True, False], ids=["away", "silent"])
+def test_a_collector_that_does_not_answer_delays_no_call(start, is_away):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        if is_away:
+            listener.close()
+        server = start(LIBRARIES / "bench.idl", options=["--otlp", url])
+        null = server.connect().function("bench/null")
+        times = []
+        with under(TRACE, SPAN):
+            # Spans are sent each half second, and an answer is waited for for 5 s.
+            for _ in range(200):
+                begin = time.monotonic()
+                null(1)
+                times.append(time.monotonic() - begin)
+                time.sleep(0.01)
+        assert max(times) < 3, max(times)
+        assert server.stop() == 0
 
 
 @pytest.mark.parametrize("url", ["collector:4318", "https://collector"])
