@@ -37,10 +37,12 @@ def test_the_time_is_learned_from_calls(start):
     plan = function.estimate(n=300, nrhs=1, lda=300, ldb=300)
     assert plan.exec is None and plan.total is None
     assert "not known yet" in repr(plan)
+    times = []
     for _ in range(5):
         solve(function)
+        times.append(function.times.exec)
     plan = function.estimate(n=300, nrhs=1, lda=300, ldb=300)
-    assert plan.exec == pytest.approx(function.times.exec, rel=20)
+    assert min(times) / 20 < plan.exec < 20 * max(times)
     assert plan.factor >= 1
     assert plan.total >= plan.exec
     # As large as a problem is that gets one processor element, too.
