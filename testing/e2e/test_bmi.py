@@ -1,6 +1,7 @@
 """Branch and bound over servers: examples/bmi."""
 
 import importlib.util
+import json
 import pathlib
 import re
 import shutil
@@ -122,7 +123,7 @@ def three(start, idl):
         status = subprocess.run(
             [FARCALL, "status", address, "--json"], capture_output=True, text=True, check=True
         )
-        return status.stdout.count('"address"') >= 3
+        return sum(one["functions"] > 0 for one in json.loads(status.stdout)["servers"]) == 3
 
     wait_until(known, what="all servers")
     yield address, servers
