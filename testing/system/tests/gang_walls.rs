@@ -56,10 +56,11 @@ fn without_a_secret_only_the_same_user_can_join() {
     let mode = std::fs::metadata(&file).expect("the secret").permissions();
     assert_eq!(mode.mode() & 0o777, 0o600);
     // Another user has other secrets.
+    let control = format!("@farcall-stranger-{}", std::process::id());
     let mut stranger = farcall();
     stranger
         .args(["gang", "daemon", "--node", "x", "--listen", "127.0.0.1:0"])
-        .args(["--control", "@farcall-test-stranger", "--parent"])
+        .args(["--control", &control, "--parent"])
         .arg(root.address())
         .env(
             "XDG_STATE_HOME",
@@ -94,9 +95,10 @@ fn without_a_secret_only_the_same_user_can_join() {
 #[test]
 fn settings_that_cannot_hold_are_told_at_the_start() {
     let folder = tempfile::tempdir().expect("a folder");
+    let control = format!("@farcall-settings-{}", std::process::id());
     let told = |token: &str, options: &[&str]| {
         let mut command = farcall();
-        command.args(["gang", "daemon", "--control", "@farcall-test-settings"]);
+        command.args(["gang", "daemon", "--control", &control]);
         command.env("XDG_STATE_HOME", folder.path());
         command.env("FARCALL_TOKEN", token).stdout(Stdio::null());
         let output = command.args(options).output().expect("runs");
@@ -116,7 +118,7 @@ fn settings_that_cannot_hold_are_told_at_the_start() {
     }
     let mut command = farcall_as(NOBODY);
     command.args(["gang", "daemon", "--listen", "127.0.0.1:0"]);
-    command.args(["--control", "@farcall-test-settings", "--tcp-user", "root"]);
+    command.args(["--control", &control, "--tcp-user", "root"]);
     let output = command.output().expect("runs");
     let told = text(&output.stderr);
     assert!(

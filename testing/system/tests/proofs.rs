@@ -259,7 +259,8 @@ fn a_gang_daemon_shows_its_secret_to_no_parent() {
         "--parent",
         &parent,
     ]);
-    command.args(["--control", "@farcall-proofs-gang"]);
+    let control = format!("@farcall-proofs-{}", std::process::id());
+    command.args(["--control", &control]);
     let output = command.env("FARCALL_TOKEN", TOKEN).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success(), "{text}");
