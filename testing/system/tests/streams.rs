@@ -374,9 +374,10 @@ fn a_client_fetches_large_results_from_a_draining_server() {
 /// The arrays of such a call travel before it, and their time counts.
 #[test]
 fn the_time_out_of_a_large_call_counts_from_its_start() {
-    const TIMEOUT: Duration = Duration::from_secs(6);
+    const LENGTH: usize = 2 * BYTES;
+    const TIMEOUT: Duration = Duration::from_secs(10);
     /// Both links together need longer for the array.
-    const LEAST: Duration = Duration::from_millis(1200);
+    const LEAST: Duration = Duration::from_millis(2400);
     let Some(lab) = lab() else { return };
     let folder = tempfile::tempdir().unwrap();
     let server = Serving::start(&lab, folder.path(), &["--no-sandbox"]);
@@ -391,12 +392,12 @@ fn the_time_out_of_a_large_call_counts_from_its_start() {
         };
         let server = Server::connect(&address, options).unwrap();
         let function = server.function("gate").unwrap();
-        let mut array = vec![7; BYTES];
+        let mut array = vec![7; LENGTH];
         let start = Instant::now();
         let called = function.call(&mut [
             Argument::Scalar(Scalar::Text(name)),
             Argument::Scalar(Scalar::Int(0)),
-            Argument::Scalar(Scalar::Int(BYTES as i64)),
+            Argument::Scalar(Scalar::Int(LENGTH as i64)),
             Argument::Out(&mut array),
         ]);
         (called.map(drop).unwrap_err(), start.elapsed())
