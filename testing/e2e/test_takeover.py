@@ -21,7 +21,7 @@ def test_a_server_that_asks_for_tls_or_tokens_is_replaced(tmp_path, way):
     first = ServerProcess(idl, options=options)
     try:
         client = first.connect(**proof)
-        running = client.function("nap").call_async(500)
+        running = client.function("nap").call_async(3000)
         wait_until(first.napping, what="the running call")
         listen = first.address.split("//")[1]
         takes = [*options, "--takeover"]
