@@ -9,9 +9,10 @@ use farcall_system::{BOUND, ServerProcess, farcall};
 use farcall_tls::{Identity, IdentityFiles, Session, Trust};
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tempfile::TempDir;
 
 const IDL: &str = "Module system;
 Library \"libc.so.6\";
@@ -28,16 +29,16 @@ fn options(token: &str) -> Options {
     }
 }
 
-/// A server with tokens, and the token of its user.
-fn serve() -> (ServerProcess, String) {
+/// A server with tokens, the folder of these, and the token of its user.
+fn serve() -> (TempDir, ServerProcess, String) {
     let serving = ServerProcess::of(&[IDL]);
-    let folder = tempfile::tempdir().unwrap().keep();
-    let tokens = folder.join("tokens");
+    let folder = tempfile::tempdir().unwrap();
+    let tokens = folder.path().join("tokens");
     let token = add(&tokens, "alice");
     let server = serving
         .options(&["--tokens", tokens.to_str().unwrap()])
         .start();
-    (server, token)
+    (folder, server, token)
 }
 
 fn add(tokens: &Path, name: &str) -> String {
@@ -171,7 +172,7 @@ fn challenge(client: &mut ByHand) -> String {
 
 #[test]
 fn a_recorded_conversation_is_of_no_use() {
-    let (server, token) = serve();
+    let (_folder, server, token) = serve();
     let (hello, begun) = greeting(&token);
     let mut first = ByHand::connect(&server, &hello);
     let asked = challenge(&mut first);
@@ -199,7 +200,7 @@ fn a_recorded_conversation_is_of_no_use() {
 
 #[test]
 fn a_token_that_is_sent_as_it_is_is_refused() {
-    let (server, token) = serve();
+    let (_folder, server, token) = serve();
     let mut hello = Hello::new("an old client");
     hello.token = Some(token);
     let refused = ByHand::connect(&server, &hello).hear().unwrap_err();
@@ -208,7 +209,7 @@ fn a_token_that_is_sent_as_it_is_is_refused() {
 
 #[test]
 fn a_request_before_the_proof_ends_the_connection() {
-    let (server, token) = serve();
+    let (_folder, server, token) = serve();
     let (hello, _) = greeting(&token);
     let mut client = ByHand::connect(&server, &hello);
     challenge(&mut client);
@@ -221,8 +222,8 @@ fn a_request_before_the_proof_ends_the_connection() {
 
 #[test]
 fn tokens_of_an_earlier_version_go_on_to_work() {
-    let folder: PathBuf = tempfile::tempdir().unwrap().keep();
-    let tokens = folder.join("tokens");
+    let folder = tempfile::tempdir().unwrap();
+    let tokens = folder.path().join("tokens");
     let secret = Secret::of_token("a token of before").secret;
     std::fs::write(&tokens, format!("alice {secret}\n")).unwrap();
     let file = tokens.to_str().unwrap();
@@ -236,7 +237,6 @@ fn tokens_of_an_earlier_version_go_on_to_work() {
     assert!(output.status.success(), "{output:?}");
     assert!(!std::fs::read_to_string(&tokens).unwrap().contains(&secret));
     connect().unwrap().function("nap").unwrap();
-    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
