@@ -103,11 +103,18 @@ def test_calls_of_a_lost_server_are_made_elsewhere(start, tmp_path, end):
         servers = [start(path, options=options) for _ in range(3)]
         wait_until(lambda: have_joined(address) == len(servers), what="all servers")
         nap = farcall.connect(address).function("nap")
-        killer = threading.Timer(0.5, end, (servers[0].process,))
+        lost = []
+
+        def lose():
+            lost.extend(wait_until(servers[0].napping, what="a call of the first server"))
+            end(servers[0].process)
+
+        killer = threading.Thread(target=lose)
         killer.start()
-        results = nap.map([50] * 100).wait()
+        results = nap.map([100] * 100).wait()
         killer.join()
-        assert [result.slept for result in results] == [50] * 100
+        assert lost, "no call was under way there"
+        assert [result.slept for result in results] == [100] * 100
     finally:
         meta.terminate()
         meta.wait(10)
