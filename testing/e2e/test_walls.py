@@ -237,8 +237,9 @@ def test_a_server_shows_its_credentials_to_no_address_that_a_client_chooses(serv
     of_closed, closed_s = pull(server, f"farcall://127.0.0.1:{port}")
     assert heard and SECRET.encode() not in b"".join(heard)
     assert of_open == of_closed
-    # Both answers take the same time.
-    assert abs(open_s - closed_s) < 1.0, (open_s, closed_s)
+    # Both answers take the same time: no failure is told earlier than after three seconds.
+    assert min(open_s, closed_s) > 2.9, (open_s, closed_s)
+    assert abs(open_s - closed_s) < 2.0, (open_s, closed_s)
 
 
 def test_an_array_travels_between_servers_by_its_loan_alone(serve, tmp_path):
