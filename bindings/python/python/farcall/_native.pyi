@@ -110,7 +110,7 @@ def url(
     rows: slice | None = None,
     sha256: str | None = None,
 ) -> Source: ...
-def transaction(servers: Sequence[Server]) -> Transaction: ...
+def transaction(servers: Server | Sequence[Server]) -> Transaction: ...
 def load_plan(path: str | PathLike[str]) -> TransactionPlan: ...
 def run_worker(
     bind: Callable[[str], list[Callable[[Sequence[Any], Sequence[tuple[str, Any]]], None]]],
@@ -354,7 +354,9 @@ class TransactionPlan:
     @property
     def outputs(self) -> dict[str, str]: ...
     def run(
-        self, servers: Sequence[Server], arrays: Mapping[str, npt.ArrayLike] | None = None
+        self,
+        servers: Server | Sequence[Server],
+        arrays: Mapping[str, npt.ArrayLike] | None = None,
     ) -> dict[str, npt.NDArray[Any]]: ...
 
 @final
