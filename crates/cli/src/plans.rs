@@ -181,8 +181,9 @@ fn check_outputs(plan: &Plan, path: &Path, picture: Option<&Path>) -> Result<(),
     let folder = path.parent().unwrap_or(Path::new(""));
     let files = plan.outputs.values();
     let files = files.filter(|file| farcall_plan::data(file).is_none());
-    let files = files.map(|file| folder.join(file));
-    let files: Vec<PathBuf> = files.chain(picture.map(Path::to_path_buf)).collect();
+    let mut files: Vec<PathBuf> = files.map(|file| folder.join(file)).collect();
+    files.iter().try_for_each(|file| npy::check_name(file))?;
+    files.extend(picture.map(Path::to_path_buf));
     check_files(&files)?;
     let outputs = || files.iter().map(PathBuf::as_path);
     let inputs = plan.inputs.values().map(|file| folder.join(file));

@@ -287,6 +287,7 @@ fn errors_of_calls() {
         farcall call copy n=3 a=1,2,3 -o missing/x.npy
         farcall call copy n=3 a=1,2,3 -o .
         farcall call copy n=3 a=1,2,3 -o b=file:///b.npy
+        farcall call copy n=3 a=1,2,3 -o b=x.csv
         farcall call copy n=3 a=1,2,3 -o b=x.npy --trace-out ./x.npy
         farcall call copy n=3 a=handle:12
         farcall call copy n=3 a=handle:00000000000000000000000000000012
