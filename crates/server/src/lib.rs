@@ -209,6 +209,13 @@ impl Server {
                  write its name as `farcall ls` shows it"
             );
         }
+        for (what, path) in config.missing_folders() {
+            tracing::warn!(
+                "functions cannot {what} {} (workers.{what} in the configuration), which does not \
+                 exist: make it, or correct its path",
+                path.display()
+            );
+        }
         let addresses: Vec<String> = listeners.iter().filter_map(Listener::address).collect();
         config.check_folders()?;
         let served = (catalog, libraries);
