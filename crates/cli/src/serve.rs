@@ -305,6 +305,10 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
     if config.listen.is_empty() && config.unix.is_none() {
         config.listen.push(usual_address());
     }
+    config.web = arguments.web.or(config.web);
+    if config.web.is_some() && config.listen.is_empty() {
+        return Err(web::needs_tcp());
+    }
     if let Some(tokens) = &arguments.tokens {
         config.access.tokens = Some(tokens.clone());
     }
@@ -325,7 +329,6 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
     }
     config.state = config.state.take().or_else(|| default_state(&config));
     config.metrics = arguments.metrics.or(config.metrics);
-    config.web = arguments.web.or(config.web);
     config.takeover |= arguments.takeover;
     config.queue.policy = arguments.policy.unwrap_or(config.queue.policy);
     config.queue.pes = arguments.pes.unwrap_or(config.queue.pes);

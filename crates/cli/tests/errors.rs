@@ -71,6 +71,7 @@ const WRONG: &str = "
         farcall serve bad.idl --config missing.toml
         farcall serve bad.idl --config long
         farcall serve bad.idl --log verbose
+        farcall serve bad.idl --unix socket --web 127.0.0.1:0
         farcall meta --store mysql:x
         farcall meta --policy best
         farcall meta --connections 0
