@@ -126,7 +126,7 @@ pub enum StartError {
     #[error("{0}")]
     Library(String),
     /// The server's certificate, its key or the clients' certificates cannot be used.
-    #[error("TLS: {0}; `farcall access certificate` makes certificates and keys")]
+    #[error("TLS: {}; {}", .0, .0.remedy())]
     Tls(#[from] FileError),
     /// The token file cannot be used.
     #[error("tokens: {0}")]
