@@ -38,6 +38,7 @@ const WRONG: &str = "
         farcall call f --retries 3
         farcall describe f farcall://a farcall://b
         farcall submit f --retention 0
+        farcall submit f --retention -1
         farcall fetch 12
         farcall data get 12
         farcall data get data:a/../b
