@@ -5,7 +5,7 @@ mod bundle;
 
 use crate::failure::{self, Failure};
 use crate::plain::one_line;
-use crate::target::Named;
+use crate::target::{self, Named};
 use anstyle::AnsiColor;
 use clap::Args;
 use farcall_client::Server;
@@ -317,6 +317,9 @@ fn server(arguments: &Arguments) -> Vec<Finding> {
     let address = arguments.server.address();
     let server = match arguments.server.connect() {
         Ok(server) => server,
+        Err(failure) if target::check(&address).is_err() => {
+            return vec![bad("server", failure.to_string())];
+        }
         Err(failure) => {
             let text = format!(
                 "{failure}; start a server with `farcall serve lapack`, or name another: \
