@@ -13,6 +13,7 @@ use farcall_client::{ArrayForm, Playback, Report, Server, plan_may_write};
 use farcall_idl::Order;
 use farcall_npy::{Array, same_shape};
 use farcall_plan::{MOST_BYTES, Plan};
+use farcall_quantity::counted;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -302,9 +303,9 @@ fn print(playback: &Playback, plan: &Plan, folder: &Path, report: &Report) {
         }
     }
     println!(
-        "{} calls on {} servers in {:.3} s; {} bytes sent, {} returned, {} from server to server",
-        report.calls,
-        report.servers,
+        "{} on {} in {:.3} s; {} bytes sent, {} returned, {} from server to server",
+        counted(report.calls, "call"),
+        counted(report.servers, "server"),
         report.total,
         report.sent_bytes,
         report.returned_bytes,
