@@ -75,6 +75,13 @@ def test_a_server_that_is_not_there_and_what_is_missing(tmp_path):
     assert lines["Python"].startswith("--") and "pip install farcall" in lines["Python"]
 
 
+def test_a_wrong_address_and_a_file_that_cannot_be_read_are_told(tmp_path):
+    ran = doctor("gopher://host", "--bundle", tmp_path / "b.json", "--config", tmp_path / "none")
+    (line,) = (line for line in ran.stdout.splitlines() if line.split()[1] == "server")
+    assert "the scheme is unknown" in line and "farcall serve" not in line
+    assert re.search(r"warning: cannot read .*/none: .*without this file", ran.stderr)
+
+
 def commands(words=()):
     """Every command, with its subcommands."""
     ran = subprocess.run(

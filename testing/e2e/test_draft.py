@@ -64,6 +64,7 @@ def test_a_c_header(start, tmp_path):
     assert f"it has questions in {text.count('/* ? ')} places" in said
     assert "/* ? left out: use: `o` is `struct opaque *`, which no interface has */" in text
     assert "/* ? is its size n? is it only written (OUT)? */" in text
+    assert "double f(IN double x, void *user)" in text
     functions = check(tmp_path, "heat.idl")
     assert functions == {"mean", "scale", "version", "integrate", "histogram"}
     server = start(tmp_path / "heat.idl").connect()

@@ -47,6 +47,8 @@ def test_a_matrix_is_put_used_and_got(library_server, same_host):
     solved = dgetrs("N", n, 1, h, n, result.ipiv, again, n)
     assert np.allclose(a @ solved.b.ravel(), b)
     assert np.array_equal(server.get(h), factors), "it was only read"
+    assert np.array_equal(np.asarray(h), factors)
+    assert np.asarray(h, np.float32).dtype == np.float32
     h.drop()
     with pytest.raises(farcall.NotFoundError, match="no array") as raised:
         server.get(h)

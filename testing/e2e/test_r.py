@@ -57,6 +57,7 @@ def test_lapack_solves_and_arguments_stay(start, library):
     [
         ("s$dgesv(n = 2)", "takes 6 arguments"),
         ("s$dgesv(2, 1, diag(3), 2, c(1, 1), 2)", "argument `a` must be 2 x 2, not 3 x 3"),
+        ("s$dgesv(2, 1, data.frame(diag(2)), 2, c(1, 1), 2)", "argument `a` is a data frame; pass"),
         ("s$dgesv(2.5, 1, diag(2), 2, c(1, 1), 2)", "argument `n`: 2.5 is not a whole number"),
         ("s$dgesv(2, 1, diag(2), 2, c('x', 'y'), 2)", "argument `b` must be numeric"),
         ("s$dgesv(2, 1, diag(2), 2, b = c(1, 1), x = 2)", "no argument `x`"),

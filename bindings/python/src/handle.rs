@@ -255,6 +255,25 @@ impl Handle {
         Ok(array)
     }
 
+    /// For `numpy.asarray` and everything else of NumPy, which gets the array.
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        &self,
+        py: Python<'py>,
+        dtype: Option<Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if copy == Some(false) {
+            let text = "a stored array travels from its server: NumPy must make a copy";
+            return Err(PyValueError::new_err(text));
+        }
+        let array = self.get(py)?.into_any();
+        match dtype {
+            Some(dtype) => array.call_method1(intern!(py, "astype"), (dtype,)),
+            None => Ok(array),
+        }
+    }
+
     /// Lets the server write the array to an address, `farcall.url(...)`, if its operator allows
     /// it. All of the array is there afterwards, or an error says why nothing is.
     fn write(&self, py: Python<'_>, destination: &Bound<'_, Source>) -> PyResult<Receipt> {

@@ -52,7 +52,7 @@ use std::time::Duration;
 #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
 pub(crate) fn connect(
     py: Python<'_>,
-    address: Option<String>,
+    address: Option<Address>,
     timeout: Option<f64>,
     connect_timeout: f64,
     same_host: bool,
@@ -60,7 +60,9 @@ pub(crate) fn connect(
     authorities: Option<PathBuf>,
     certificate: Option<(PathBuf, PathBuf)>,
 ) -> PyResult<Server> {
-    let named = address.or_else(farcall_client::address_from_environment);
+    let named = address
+        .map(|Address(address)| address)
+        .or_else(farcall_client::address_from_environment);
     let is_named = named.is_some();
     let address = named.unwrap_or_else(farcall_client::default_address);
     let options = Options {
@@ -143,6 +145,42 @@ fn credentials(
         credentials = credentials.with_certificate(certificate, key);
     }
     credentials
+}
+
+/// The address of a server, from any value that a user gives.
+pub(crate) struct Address(String);
+
+impl<'py> FromPyObject<'_, 'py> for Address {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Address> {
+        given.extract().map(Address).map_err(|_| {
+            PyTypeError::new_err(format!(
+                "expected an address, such as \"farcall://host:3717\", given {}",
+                error::describe(&given)
+            ))
+        })
+    }
+}
+
+/// Servers, from one server or a list of them.
+pub(crate) struct Servers<'py>(pub(crate) Vec<Bound<'py, Server>>);
+
+impl<'py> FromPyObject<'_, 'py> for Servers<'py> {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Servers<'py>> {
+        if let Ok(server) = given.extract::<Bound<'py, Server>>() {
+            return Ok(Servers(vec![server]));
+        }
+        given.extract().map(Servers).map_err(|_| {
+            PyTypeError::new_err(format!(
+                "expected a server or a list of servers, given {}; `farcall.connect(address)` \
+                 makes a server",
+                error::describe(&given)
+            ))
+        })
+    }
 }
 
 /// The name of a function or a class, from any value that a user gives.

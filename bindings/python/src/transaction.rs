@@ -6,7 +6,7 @@ use crate::array::{self, Kept, Slot};
 use crate::error;
 use crate::handle::Handle;
 use crate::origin::Origin;
-use crate::server::Server;
+use crate::server::{Server, Servers};
 use crate::transaction_plan::made;
 use farcall_client::{Argument, ArgumentOptions, ArrayForm, Deferred, Identity, LaidOut, Report};
 use farcall_idl::{ArrayLayout, Order, Param, Type};
@@ -97,9 +97,11 @@ struct State {
 // that it points to are held in `slots`.
 unsafe impl Send for State {}
 
-/// A `with` block of it records calls, and runs them on these servers at its end.
+/// A `with` block of it records calls, and runs them at its end on these servers: a list, or one
+/// server.
 #[pyfunction]
-pub(crate) fn transaction(servers: Vec<Bound<'_, Server>>) -> PyResult<Transaction> {
+pub(crate) fn transaction(servers: Servers<'_>) -> PyResult<Transaction> {
+    let Servers(servers) = servers;
     if servers.is_empty() {
         let text = "a transaction needs at least one server";
         return Err(PyValueError::new_err(text));

@@ -5,7 +5,7 @@ use crate::array;
 use crate::error;
 use crate::handle;
 use crate::origin;
-use crate::server::Server;
+use crate::server::{Server, Servers};
 use farcall_client::{ArrayForm, Playback};
 use farcall_idl::{Order, Type};
 use farcall_plan::{MOST_BYTES, Plan, data};
@@ -64,15 +64,17 @@ impl TransactionPlan {
         self.plan.outputs.clone()
     }
 
-    /// Runs the plan on these servers, or on all servers behind a metaserver, and returns its
-    /// outputs by name. It writes no file. `arrays` replaces inputs that come from files.
+    /// Runs the plan on a list of servers or on one, or on all servers behind a metaserver, and
+    /// returns its outputs by name. It writes no file. `arrays` replaces inputs that come from
+    /// files.
     #[pyo3(signature = (servers, arrays=None))]
     fn run<'py>(
         &self,
         py: Python<'py>,
-        servers: Vec<Bound<'py, Server>>,
+        servers: Servers<'py>,
         arrays: Option<BTreeMap<String, Bound<'py, PyAny>>>,
     ) -> PyResult<Bound<'py, PyDict>> {
+        let Servers(servers) = servers;
         let arrays = arrays.unwrap_or_default();
         let known = &self.plan.inputs;
         if let Some(name) = arrays.keys().find(|name| !known.contains_key(*name)) {

@@ -360,6 +360,15 @@ def test_a_name_that_is_none_says_what_was_expected(server, name):
             wants(name)
 
 
+def test_what_is_no_server_and_no_address_says_what_was_expected(server):
+    with pytest.raises(TypeError, match=r"expected an address, such as .*given int 3717"):
+        farcall.connect(3717)
+    for given in (server.address, [server, server.address], 3717, None):
+        with pytest.raises(TypeError, match=r"expected a server or a list of .*given .*connect"):
+            farcall.transaction(given)
+    assert len(farcall.transaction(server)) == 0, "one server needs no list"
+
+
 def test_a_limit_names_the_function_and_its_largest_array(start, tmp_path):
     config = tmp_path / "farcall.toml"
     for limit in ("memory = 8388608", "memory_per_user = 8388608"):

@@ -65,6 +65,15 @@ assert np.allclose(a @ scipy.linalg.lu_solve(factors, np.ones(50)), 1)
     assert remote(ran)["dgetrs"] == 1
 
 
+def test_the_statistics_say_why_calls_are_refused():
+    words = [FARCALL, "offload", "--always", "--stats", "--library", dropin()]
+    words += ["--server", "farcall://127.0.0.1:1", "--", sys.executable, "-c"]
+    words.append("import numpy as np; np.linalg.solve(np.eye(3), np.ones(3))")
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert "the last failure at the server: cannot connect to farcall://127.0.0.1:1" in ran.stderr
+
+
 ALIASED = """
 import ctypes
 import numpy as np

@@ -519,6 +519,9 @@ pub(crate) fn outputs(
                  {name}={file} without -o"
             )));
         }
+        if !interface.params[param].is_fixed_texts() {
+            npy::check_name(Path::new(&file))?;
+        }
         outputs.insert(param, PathBuf::from(file));
     }
     check_files(outputs.values())?;

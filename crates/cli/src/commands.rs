@@ -70,6 +70,16 @@ pub(crate) fn without_empty_variables(command: Command) -> Command {
     command.mut_subcommands(without_empty_variables)
 }
 
+/// The command, whose options take negative numbers, so that each can say what it wants instead.
+pub(crate) fn with_negative_numbers(command: Command) -> Command {
+    let takes_value = |arg: &Arg| !arg.is_positional() && arg.get_action().takes_values();
+    let command = command.mut_args(|arg| match takes_value(&arg) {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    });
+    command.mut_subcommands(with_negative_numbers)
+}
+
 /// The command with its subcommands in groups.
 pub(crate) fn in_groups(command: Command) -> Command {
     let heading = *command.get_styles().get_header();

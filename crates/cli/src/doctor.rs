@@ -5,11 +5,12 @@ mod bundle;
 
 use crate::failure::{self, Failure};
 use crate::plain::one_line;
-use crate::target::Named;
+use crate::target::{self, Named};
 use anstyle::AnsiColor;
 use clap::Args;
 use farcall_client::Server;
 use farcall_library::{Binding, Source, python_worker};
+use farcall_quantity::counted;
 use rustix::thread::{CapabilitySet, capabilities};
 use serde_json::json;
 use std::ffi::OsStr;
@@ -149,9 +150,10 @@ fn bad(what: &'static str, text: impl Into<String>) -> Finding {
 
 fn this_machine() -> Vec<Finding> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = counted(cores, "core");
     let version = env!("CARGO_PKG_VERSION");
     vec![
-        good("command", format!("farcall {version}, {cores} cores")),
+        good("command", format!("farcall {version}, {cores}")),
         library("LAPACK", "libopenblas.so.0", "dgesv", "libopenblas0"),
         library("FFT", "libfftw3.so.3", "fftw_cleanup", "libfftw3-double3"),
         compiler(),
@@ -317,6 +319,9 @@ fn server(arguments: &Arguments) -> Vec<Finding> {
     let address = arguments.server.address();
     let server = match arguments.server.connect() {
         Ok(server) => server,
+        Err(failure) if target::check(&address).is_err() => {
+            return vec![bad("server", failure.to_string())];
+        }
         Err(failure) => {
             let text = format!(
                 "{failure}; start a server with `farcall serve lapack`, or name another: \

@@ -176,6 +176,7 @@ fn main() -> ExitCode {
 fn command() -> Command {
     let words = commands::with_present_name(std::env::args_os());
     let command = commands::without_empty_variables(Cli::command());
+    let command = commands::with_negative_numbers(command);
     let mut matches = commands::in_groups(command).get_matches_from(words);
     match Cli::from_arg_matches_mut(&mut matches) {
         Ok(cli) => cli.command,

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::folders;
 use crate::log::Log;
 use crate::serve::{resolve, serve_metrics};
-use crate::{notify, web};
+use crate::{notify, seconds, web};
 use clap::Args;
 use farcall_access::Tls;
 use farcall_client::METASERVER_PORT;
@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "POLICY", value_parser = policy, default_value = "completion")]
     policy: Policy,
     /// Seconds for which a server that sends no report stays known
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = seconds::number)]
     lease: f64,
     /// Folder of the record of placements, at most 100 MB [default: beside an SQLite store, its
     /// name with `-record`; no record without one]

@@ -92,6 +92,21 @@ pub(crate) fn real(word: &str) -> Option<f64> {
     (!is_too_large).then_some(value)
 }
 
+/// Refuses the name of a text file for an array.
+pub(crate) fn check_name(path: &Path) -> Result<(), Failure> {
+    let texts = ["csv", "tsv", "txt", "json"];
+    let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
+    if !ending.is_some_and(|ending| texts.iter().any(|text| ending == *text)) {
+        return Ok(());
+    }
+    let other = path.with_extension("npy");
+    let text = format!(
+        "arrays go to .npy files; write {}, which `numpy.load` reads and `numpy.savetxt` converts",
+        other.display()
+    );
+    Err(Failure::cannot("write", path.display(), text).into_usage())
+}
+
 /// Writes a `.npy` file.
 pub(crate) fn write(
     path: &Path,

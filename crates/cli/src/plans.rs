@@ -13,6 +13,7 @@ use farcall_client::{ArrayForm, Playback, Report, Server, plan_may_write};
 use farcall_idl::Order;
 use farcall_npy::{Array, same_shape};
 use farcall_plan::{MOST_BYTES, Plan};
+use farcall_quantity::counted;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -181,8 +182,9 @@ fn check_outputs(plan: &Plan, path: &Path, picture: Option<&Path>) -> Result<(),
     let folder = path.parent().unwrap_or(Path::new(""));
     let files = plan.outputs.values();
     let files = files.filter(|file| farcall_plan::data(file).is_none());
-    let files = files.map(|file| folder.join(file));
-    let files: Vec<PathBuf> = files.chain(picture.map(Path::to_path_buf)).collect();
+    let mut files: Vec<PathBuf> = files.map(|file| folder.join(file)).collect();
+    files.iter().try_for_each(|file| npy::check_name(file))?;
+    files.extend(picture.map(Path::to_path_buf));
     check_files(&files)?;
     let outputs = || files.iter().map(PathBuf::as_path);
     let inputs = plan.inputs.values().map(|file| folder.join(file));
@@ -301,9 +303,9 @@ fn print(playback: &Playback, plan: &Plan, folder: &Path, report: &Report) {
         }
     }
     println!(
-        "{} calls on {} servers in {:.3} s; {} bytes sent, {} returned, {} from server to server",
-        report.calls,
-        report.servers,
+        "{} on {} in {:.3} s; {} bytes sent, {} returned, {} from server to server",
+        counted(report.calls, "call"),
+        counted(report.servers, "server"),
         report.total,
         report.sent_bytes,
         report.returned_bytes,

@@ -20,6 +20,11 @@ pub(crate) fn above_zero(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// The same as [`seconds`], as a number.
+pub(crate) fn number(text: &str) -> Result<f64, String> {
+    seconds(text).map(|time| time.as_secs_f64())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

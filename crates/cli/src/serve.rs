@@ -11,7 +11,7 @@ use crate::failure::{self, Failure};
 use crate::folders;
 use crate::log::Log;
 use crate::preprocessor::Preprocessor;
-use crate::{library, notify, relay, web};
+use crate::{library, notify, relay, seconds, web};
 use clap::Args;
 use farcall_access::Tls;
 use farcall_client::Address;
@@ -104,10 +104,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     /// Seconds after which the server ends a running call; 0 means never
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds::number)]
     time_limit: Option<f64>,
     /// Seconds without clients and calls after which the server ends; 0 means never
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds::number)]
     idle: Option<f64>,
     /// End the server when its standard input ends, as after `ssh HOST farcall serve` has gone
     #[arg(long)]
@@ -305,6 +305,10 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
     if config.listen.is_empty() && config.unix.is_none() {
         config.listen.push(usual_address());
     }
+    config.web = arguments.web.or(config.web);
+    if config.web.is_some() && config.listen.is_empty() {
+        return Err(web::needs_tcp());
+    }
     if let Some(tokens) = &arguments.tokens {
         config.access.tokens = Some(tokens.clone());
     }
@@ -325,7 +329,6 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
     }
     config.state = config.state.take().or_else(|| default_state(&config));
     config.metrics = arguments.metrics.or(config.metrics);
-    config.web = arguments.web.or(config.web);
     config.takeover |= arguments.takeover;
     config.queue.policy = arguments.policy.unwrap_or(config.queue.policy);
     config.queue.pes = arguments.pes.unwrap_or(config.queue.pes);
@@ -375,10 +378,6 @@ fn has_interfaces(folder: &Path, files: &[PathBuf]) -> bool {
         .iter()
         .filter_map(|file| std::fs::canonicalize(file).ok());
     files.any(|file| file.starts_with(&folder))
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    crate::seconds::seconds(text).map(|time| time.as_secs_f64())
 }
 
 fn policy(name: &str) -> Result<Policy, String> {

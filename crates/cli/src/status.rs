@@ -8,6 +8,7 @@ use crate::reservations::described;
 use crate::target::Named;
 use clap::Args;
 use farcall_client::{Error, FailureKind};
+use farcall_quantity::counted;
 use serde_json::Value;
 
 /// Show the status of a server or a metaserver
@@ -109,10 +110,8 @@ fn print_metaserver(status: &Value) {
     println!("functions    {}", plain(&status["functions_served"]));
     println!("named data   {}", plain(&status["data"]));
     println!("connections  {}", plain(&status["connections"]));
-    println!(
-        "under way    {} calls placed",
-        plain(&status["calls_placed"])
-    );
+    let placed = status["calls_placed"].as_u64().unwrap_or(0);
+    println!("under way    {} placed", counted(placed as usize, "call"));
     let servers = rows("servers");
     let address = |server: &Value| {
         let known = servers.iter().find(|one| one["server"] == *server);

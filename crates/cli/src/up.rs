@@ -7,7 +7,7 @@ mod lab;
 mod slurm;
 
 use crate::failure::{self, Failure};
-use crate::{folders, serve, web};
+use crate::{folders, seconds, serve, web};
 use clap::{ArgGroup, Args};
 use farcall_client::{Address, Credentials, Options, Server, SshAddress};
 use farcall_schedule::pool::Rules;
@@ -169,7 +169,8 @@ struct PoolArguments {
     #[arg(
         long,
         value_name = "SECONDS",
-        default_value_t = 30.0,
+        default_value = "30",
+        value_parser = seconds::number,
         requires = "slurm"
     )]
     backlog: f64,
@@ -177,7 +178,8 @@ struct PoolArguments {
     #[arg(
         long,
         value_name = "SECONDS",
-        default_value_t = 120.0,
+        default_value = "120",
+        value_parser = seconds::number,
         requires = "slurm"
     )]
     idle: f64,
@@ -185,7 +187,8 @@ struct PoolArguments {
     #[arg(
         long,
         value_name = "SECONDS",
-        default_value_t = 60.0,
+        default_value = "60",
+        value_parser = seconds::number,
         requires = "slurm"
     )]
     lead: f64,
@@ -193,7 +196,8 @@ struct PoolArguments {
     #[arg(
         long,
         value_name = "SECONDS",
-        default_value_t = 5.0,
+        default_value = "5",
+        value_parser = seconds::number,
         requires = "slurm"
     )]
     every: f64,

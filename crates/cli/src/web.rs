@@ -56,6 +56,11 @@ pub(crate) fn bind(
     }
 }
 
+/// The daemon listens on a Unix socket alone, which its page cannot use.
+pub(crate) fn needs_tcp() -> Failure {
+    Failure::usage("--web needs a TCP address of the daemon: add --listen 127.0.0.1:0")
+}
+
 /// Whether somebody listens at an address of this host.
 pub(crate) fn is_used(address: SocketAddr) -> bool {
     TcpListener::bind(address).is_err_and(|error| error.kind() == ErrorKind::AddrInUse)
@@ -103,10 +108,7 @@ pub(crate) fn show(
 ) -> Result<(), Failure> {
     let Some(page) = page else { return Ok(()) };
     let network = addresses.iter().find(|one| !one.starts_with("unix:"));
-    let address = network.ok_or_else(|| {
-        Failure::usage("--web needs a TCP address of the daemon: add --listen 127.0.0.1:0")
-    })?;
-    let address = own(address);
+    let address = own(network.ok_or_else(needs_tcp)?);
     match page {
         Bound::Listens(page) => {
             writeln!(out, "page at {}", page.url()?).map_err(Failure::unsaid)?;

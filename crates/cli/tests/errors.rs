@@ -38,6 +38,7 @@ const WRONG: &str = "
         farcall call f --retries 3
         farcall describe f farcall://a farcall://b
         farcall submit f --retention 0
+        farcall submit f --retention -1
         farcall fetch 12
         farcall data get 12
         farcall data get data:a/../b
@@ -71,6 +72,7 @@ const WRONG: &str = "
         farcall serve bad.idl --config missing.toml
         farcall serve bad.idl --config long
         farcall serve bad.idl --log verbose
+        farcall serve bad.idl --unix socket --web 127.0.0.1:0
         farcall meta --store mysql:x
         farcall meta --policy best
         farcall meta --connections 0
@@ -287,6 +289,7 @@ fn errors_of_calls() {
         farcall call copy n=3 a=1,2,3 -o missing/x.npy
         farcall call copy n=3 a=1,2,3 -o .
         farcall call copy n=3 a=1,2,3 -o b=file:///b.npy
+        farcall call copy n=3 a=1,2,3 -o b=x.csv
         farcall call copy n=3 a=1,2,3 -o b=x.npy --trace-out ./x.npy
         farcall call copy n=3 a=handle:12
         farcall call copy n=3 a=handle:00000000000000000000000000000012

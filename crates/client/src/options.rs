@@ -16,7 +16,7 @@ pub struct Options {
     pub timeout: Option<Duration>,
     /// A server counts as lost if it sends nothing for this time while requests are open, although
     /// it was asked for a sign of life. `None` waits for ever. The default is that of the
-    /// environment: `FARCALL_LOST_AFTER` in seconds, else 15.
+    /// environment: `FARCALL_LOST_AFTER`, a number of seconds or a time such as `30s`, else 15 s.
     pub lost_after: Option<Duration>,
     /// Longest time for which a thread polls for an answer before it sleeps, while the cores are
     /// idle. Polling saves the time to wake up; zero saves processor time instead. A thread that
@@ -45,7 +45,7 @@ impl Default for Options {
         Options {
             connect_timeout: Duration::from_secs(10),
             timeout: None,
-            lost_after: lost_after(),
+            lost_after: lost_after().unwrap_or(Some(LOST_AFTER)),
             spin: Duration::from_micros(100),
             same_host: true,
             streams: 8,
@@ -57,13 +57,25 @@ impl Default for Options {
     }
 }
 
-/// The time in the environment after which a silent server is lost. 0 means never.
-fn lost_after() -> Option<Duration> {
-    const DEFAULT: Duration = Duration::from_secs(15);
-    let text = std::env::var("FARCALL_LOST_AFTER").ok();
-    let seconds = text.and_then(|text| text.parse().ok());
+const LOST_AFTER: Duration = Duration::from_secs(15);
+
+/// The time in the environment after which a silent server is lost, or what is wrong with it.
+pub(crate) fn lost_after() -> Result<Option<Duration>, String> {
+    let text = std::env::var_os("FARCALL_LOST_AFTER").unwrap_or_default();
+    match text.is_empty() {
+        true => Ok(Some(LOST_AFTER)),
+        false => silence(&text.to_string_lossy()),
+    }
+}
+
+/// The longest silence that a user writes; 0 means that no silence is too long.
+fn silence(text: &str) -> Result<Option<Duration>, String> {
+    let seconds = farcall_quantity::seconds(text).ok();
     let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    Some(time.unwrap_or(DEFAULT)).filter(|time| !time.is_zero())
+    let time = time.ok_or_else(|| {
+        format!("FARCALL_LOST_AFTER is `{text}`, which is no time: write 30 or 30s, or 0 for never")
+    })?;
+    Ok(Some(time).filter(|time| !time.is_zero()))
 }
 
 impl fmt::Debug for Options {
@@ -72,5 +84,22 @@ impl fmt::Debug for Options {
             .field("connect_timeout", &self.connect_timeout)
             .field("timeout", &self.timeout)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silence_is_a_time() {
+        for (text, time) in [("30", 30_000), ("30s", 30_000), ("500ms", 500)] {
+            assert_eq!(silence(text), Ok(Some(Duration::from_millis(time))));
+        }
+        assert_eq!(silence("0"), Ok(None));
+        for wrong in ["never", "-1", "30KB", "1e30"] {
+            let error = silence(wrong).unwrap_err();
+            assert!(error.contains(&format!("`{wrong}`, which is no time")));
+        }
     }
 }

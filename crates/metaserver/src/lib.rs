@@ -107,7 +107,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// The certificate, its key or the certificates of clients cannot be used.
-    #[error("TLS: {0}; `farcall access certificate` makes certificates and keys")]
+    #[error("TLS: {}; {}", .0, .0.remedy())]
     Tls(#[from] FileError),
     /// The tokens cannot be used.
     #[error("tokens: {0}")]

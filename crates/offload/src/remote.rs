@@ -27,6 +27,8 @@ pub(crate) struct Remote {
 struct State {
     reach: Reach,
     server: Option<Server>,
+    /// Why the last call was not sent, or failed.
+    trouble: Option<String>,
 }
 
 impl Remote {
@@ -53,13 +55,28 @@ impl Remote {
             return None;
         }
         if state.server.is_none() {
-            state.server = connect();
-            match state.server {
-                Some(_) => state.reach.reached(),
-                None => state.reach.lost(self.now()),
+            match connect() {
+                Ok(server) => {
+                    state.server = Some(server);
+                    state.reach.reached();
+                }
+                Err(trouble) => {
+                    state.trouble = Some(trouble);
+                    state.reach.lost(self.now());
+                }
             }
         }
         state.server.clone()
+    }
+
+    /// Remembers why a call was not sent, or failed.
+    pub(crate) fn note(&self, trouble: String) {
+        self.state().trouble = Some(trouble);
+    }
+
+    /// Why the last call was not sent, or failed. Waits for no other thread.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.state.try_lock().ok()?.trouble.clone()
     }
 
     /// Learns how a call has ended.
@@ -67,6 +84,7 @@ impl Remote {
         match result {
             Ok(_) => self.state().reach.reached(),
             Err(error) => {
+                self.note(error.to_string());
                 // A new connection has none of the arrays of the old one.
                 self.store.clear();
                 if error.fault() == Fault::Peer {
@@ -78,7 +96,7 @@ impl Remote {
 }
 
 /// Connects within a bound. The system's resolver of names has none, so a thread does it.
-fn connect() -> Option<Server> {
+fn connect() -> Result<Server, String> {
     let (done, result) = mpsc::sync_channel(1);
     let open = move || {
         let options = Options {
@@ -88,11 +106,15 @@ fn connect() -> Option<Server> {
         };
         let server = Server::connect(&farcall_client::default_address(), options);
         // The program may have given up.
-        let _ = done.send(server);
+        let _ = done.send(server.map_err(|error| error.to_string()));
     };
     let builder = std::thread::Builder::new().name("farcall-connect".to_string());
-    builder.spawn(open).ok()?;
-    result.recv_timeout(CONNECT).ok()?.ok()
+    builder.spawn(open).map_err(|error| error.to_string())?;
+    let connected = result.recv_timeout(CONNECT);
+    connected.unwrap_or_else(|_| {
+        let (address, time) = (farcall_client::default_address(), CONNECT.as_secs_f64());
+        Err(format!("no connection to {address} within {time} s"))
+    })
 }
 
 /// The function of the server that computes what a routine does: of the same name, with the same

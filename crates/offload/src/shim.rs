@@ -473,6 +473,11 @@ impl Process {
                 return None;
             }
             let function = found.ok().flatten();
+            if function.is_none() {
+                let name = &known.routine.name;
+                let text = format!("the server has no function `{name}` with these parameters");
+                self.remote.note(text);
+            }
             *there = Some(function.map(|function| Arc::new(Estimator::new(function))));
         }
         there.clone().flatten()
@@ -625,6 +630,11 @@ extern "C" fn print() {
                 "farcall offload: process {}\n{statistics}",
                 std::process::id()
             );
+        }
+        // SAFETY: as above.
+        let trouble = unsafe { process.as_ref() }.and_then(|process| process.remote.trouble());
+        if let Some(trouble) = trouble {
+            eprintln!("farcall offload: the last failure at the server: {trouble}");
         }
     });
 }

@@ -200,7 +200,7 @@ impl Libraries {
         };
         self.known.pop();
         cx.out.push(Action::ForgetLibrary);
-        let failure = Failure::new(FailureKind::BadArgument, cause.to_string());
+        let failure = Failure::new(FailureKind::BadArgument, format!("a worker {cause}"));
         Libraries::refuse(cx, &registration, &failure);
     }
 

@@ -127,6 +127,11 @@ impl Reservations {
         };
         let latest = wanted.latest.unwrap_or(wanted.start).saturating_mul(MILLI);
         let latest = now.saturating_add(latest);
+        let fastest = queue.settings().bandwidth;
+        if !booking.bandwidth.is_within(&fastest) {
+            // The user's share could name a time, at which this is refused then.
+            return Err(refused(wanted, (Refusal::TooFast(fastest), None), now));
+        }
         let most = limits.reservable(queue.settings().pes);
         let mut own = self.calendar(queue, user, most);
         let id = loop {

@@ -289,7 +289,8 @@ fn sweep(
     };
     let moved = data.sweep(quarantine, served.now().served, is_needed)?;
     if moved > 0 {
-        tracing::info!("moved {moved} files that no durable call needs into quarantine");
+        let moved = farcall_quantity::counted(moved, "file");
+        tracing::info!("moved {moved} that no durable call needs into quarantine");
     }
     for record in records {
         if record.state != DurableState::Done || record.result.bytes <= proto::MOST_SHORT {

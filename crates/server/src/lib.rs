@@ -126,7 +126,7 @@ pub enum StartError {
     #[error("{0}")]
     Library(String),
     /// The server's certificate, its key or the clients' certificates cannot be used.
-    #[error("TLS: {0}; `farcall access certificate` makes certificates and keys")]
+    #[error("TLS: {}; {}", .0, .0.remedy())]
     Tls(#[from] FileError),
     /// The token file cannot be used.
     #[error("tokens: {0}")]
@@ -207,6 +207,13 @@ impl Server {
             tracing::warn!(
                 "the server has no function `{function}` (queue.priorities in the configuration): \
                  write its name as `farcall ls` shows it"
+            );
+        }
+        for (what, path) in config.missing_folders() {
+            tracing::warn!(
+                "functions cannot {what} {} (workers.{what} in the configuration), which does not \
+                 exist: make it, or correct its path",
+                path.display()
             );
         }
         let addresses: Vec<String> = listeners.iter().filter_map(Listener::address).collect();

@@ -6,6 +6,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig, version};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
@@ -45,6 +46,21 @@ pub enum FileError {
          of the authority that issued the server's one (FARCALL_CA)"
     )]
     NoAuthorities,
+}
+
+impl FileError {
+    /// What the operator of a server can do about its own files.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            FileError::Read {
+                source: pem::Error::Io(error),
+                ..
+            } if error.kind() == io::ErrorKind::PermissionDenied => {
+                "let the user of this process read the file"
+            }
+            _ => "`farcall access certificate` makes certificates and keys",
+        }
+    }
 }
 
 /// The certificate of a server, and the authorities whose client certificates it trusts. Copies

@@ -273,6 +273,12 @@ fn errors_name_the_file_that_cannot_be_used() {
     let missing = authority.path("missing.pem");
     let error = load(&missing, &key, None).unwrap_err();
     assert!(error.to_string().contains("missing.pem"));
+    assert!(error.remedy().contains("makes certificates"));
+    let closed = FileError::Read {
+        path: key.clone(),
+        source: rustls::pki_types::pem::Error::Io(ErrorKind::PermissionDenied.into()),
+    };
+    assert!(closed.remedy().contains("let the user"));
     let error = load(&key, &key, None).unwrap_err();
     assert!(error.to_string().contains("no certificate"));
     let error = load(&certificate, &certificate, None).unwrap_err();

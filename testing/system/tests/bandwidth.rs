@@ -239,7 +239,7 @@ fn a_transfer_goes_on_as_all_others_when_its_reservation_is_over() {
 
 #[test]
 fn bandwidth_that_cannot_be_reserved_is_refused_with_the_reason() {
-    let process = start("bandwidth_up = '10MB/s'\n");
+    let process = start_with("bandwidth_up = '10MB/s'\n", &["--pes", "2"]);
     let server = connect(&process);
     let kind = |wanted: &ReservationSpec| match server.reserve(wanted) {
         Err(Error::Failed(failure)) => (failure.kind, failure.message),
@@ -259,4 +259,12 @@ fn bandwidth_that_cannot_be_reserved_is_refused_with_the_reason() {
     let known = server.reservations().unwrap();
     assert_eq!(known.iter().map(|one| one.up).sum::<u64>(), 9 * MB);
     assert_eq!(known[0].pes, 0);
+    // While processor elements are taken, no time is named at which the bandwidth is refused.
+    let with_element = |down| ReservationSpec {
+        pes: 1,
+        ..of_bandwidth(0, down, MINUTE)
+    };
+    while server.reserve(&with_element(0)).is_ok() {}
+    let (_, text) = kind(&with_element(1));
+    assert!(text.contains("limits.bandwidth_down"), "{text}");
 }

@@ -131,7 +131,7 @@ fn a_library_is_replaced_while_the_server_runs() {
     wait_until("the log tells of it", || {
         let log = server.log();
         log.iter()
-            .any(|line| line.contains("the new version of a library cannot be used"))
+            .any(|line| line.contains("cannot be used: a worker could not start: "))
     });
     assert_eq!(call(&version).0, 2);
 

@@ -9,6 +9,7 @@ use crate::interface::Interface;
 use crate::{callback, error, scalar, texts, transaction};
 use farcall_client::{Argument, Callback, CallbackArguments, LaidOut, Scalar};
 use farcall_idl::{Layout, Mode, Param};
+use farcall_quantity::counted;
 use farcall_spelling::closest;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
@@ -33,7 +34,8 @@ impl Function {
             let callable = given.as_ref().filter(|given| given.is_callable());
             let Some(callable) = callable else {
                 let given = given.as_ref().map_or("nothing".into(), error::describe);
-                let expected = format!("a callable with {} arguments", known.passed());
+                let expected = counted(known.passed(), "argument");
+                let expected = format!("a callable with {expected}");
                 return Err(error::argument(
                     py,
                     &self.name,
@@ -72,8 +74,8 @@ impl Function {
         let mut given: Given<'py> = vec![None; count];
         if args.len() > self.passed.len() {
             let text = format!(
-                "takes {} arguments ({}), given {}",
-                self.passed.len(),
+                "takes {} ({}), given {}",
+                counted(self.passed.len(), "argument"),
                 self.signature(),
                 args.len()
             );
@@ -150,7 +152,7 @@ impl Function {
                             "{}, which is taken from `{}` only if that is a NumPy array with {}",
                             scalar::expected(param),
                             array.name,
-                            farcall_quantity::counted(array.dims.len(), "dimension")
+                            counted(array.dims.len(), "dimension")
                         ),
                     },
                     false if param.is_fixed_texts() => texts::expected(param).to_owned(),

@@ -132,7 +132,8 @@ impl Callback {
         };
         let mut given: Given<'py> = vec![None; params.len()];
         if args.len() > places.len() {
-            let text = format!("takes {} arguments, given {}", params.len(), args.len());
+            let takes = farcall_quantity::counted(params.len(), "argument");
+            let text = format!("takes {takes}, given {}", args.len());
             return Err(error::arguments(py, name, &text));
         }
         for (value, &index) in args.iter().zip(&places) {

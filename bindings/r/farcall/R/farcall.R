@@ -182,6 +182,11 @@ print.farcall_session <- function(x, ...) {
     slots <- vector("list", length(names))
     if (any(interface$kind == .callback))
         .stop("farcall_argument", paste0(interface$name, " takes a function, which R cannot pass yet"))
+    # A data frame is a list of columns, also where its dimensions are right.
+    frames <- names(given)[vapply(given, is.data.frame, TRUE)]
+    if (length(frames) > 0)
+        .stop("farcall_argument", sprintf("%s: argument `%s` is a data frame; pass as.matrix() of it",
+            interface$name, frames[1]))
     types <- ifelse(interface$kind == .array, interface$type, interface$kind)
     is_array <- interface$kind == .array
     has_texts <- is_array & interface$type == .text

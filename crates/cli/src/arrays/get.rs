@@ -44,7 +44,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             form.list("arrays", &server.handles()?, to_json, line);
             Ok(())
         }
-        Some(array) => get(&array.find(&server)?, arguments, output(arguments, array)),
+        Some(array) => {
+            let file = output(arguments, array);
+            file.map_or(Ok(()), npy::check_name)?;
+            get(&array.find(&server)?, arguments, file)
+        }
     }
 }
 

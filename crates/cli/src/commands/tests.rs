@@ -1,8 +1,9 @@
 //! Tests of the whole command line. Every command is in one group of the help and has an example
 //! that parses. Old names lead to the present commands.
 
-use super::{GROUPS, MOVED, in_groups, with_present_name};
+use super::{GROUPS, MOVED, in_groups, with_negative_numbers, with_present_name};
 use crate::Cli;
+use clap::error::ErrorKind;
 use clap::{Command, CommandFactory};
 use std::ffi::OsString;
 
@@ -29,6 +30,24 @@ fn words(line: &str) -> Vec<OsString> {
 #[test]
 fn the_command_line_is_consistent() {
     Cli::command().debug_assert();
+}
+
+#[test]
+fn an_option_says_what_it_wants_instead_of_a_negative_number() {
+    let command = with_negative_numbers(Cli::command());
+    command.clone().debug_assert();
+    for line in [
+        "farcall submit f --retention -1",
+        "farcall meta --lease -0.5",
+        "farcall meta --connections -1",
+        "farcall reservation make --pes -1",
+        "farcall flow run --resolution -1 --stored-packet 1KB",
+        "farcall flow run --stored-packet -1e3",
+    ] {
+        let error = command.clone().try_get_matches_from(words(line));
+        let error = error.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ValueValidation, "{line}: {error}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! word may be missing too.
 
 use super::Finding;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use rustix::process::{Resource, getrlimit};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -59,7 +59,13 @@ pub(super) fn write(
     let read = |path: &Path, from_end| {
         let text = match tail(path, from_end) {
             Ok(text) => secrets.removed_from(&text),
-            Err(error) => format!("cannot be read: {error}"),
+            Err(error) => {
+                failure::say(format_args!(
+                    "warning: cannot read {}: {error}; the bundle is without this file",
+                    path.display()
+                ));
+                format!("cannot be read: {error}")
+            }
         };
         json!({ "file": path, "lines": text.lines().collect::<Vec<_>>() })
     };

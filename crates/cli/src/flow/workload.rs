@@ -26,6 +26,12 @@ fn some() -> RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..)
 }
 
+/// A number without a unit.
+fn fraction(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>();
+    number.map_err(|_| "write a fraction, such as 0.01".to_owned())
+}
+
 #[derive(Args)]
 pub(super) struct Options {
     /// Network: fat-tree:ports=24,levels=3 | torus:16x16 | mesh:8x8x8,wrap=z |
@@ -80,14 +86,15 @@ pub(super) struct Options {
     count: u32,
     /// With --mode iterated: stop when no rate changes by more than this fraction. With inf, there
     /// are no further rounds [default: 0.01]
-    #[arg(long)]
+    #[arg(long, value_parser = fraction)]
     threshold: Option<f64>,
     /// With --mode exact: the fraction of its bandwidth by which the load of a link can be off.
     /// 0.01 is several times faster on large networks with contention, and checks itself
-    #[arg(long, value_name = "FRACTION", default_value_t = 0.0)]
+    #[arg(long, value_name = "FRACTION", default_value = "0", value_parser = fraction)]
     tolerance: f64,
-    /// Shortest simulated time between two batches of completions, in seconds
-    #[arg(long, value_name = "S", default_value_t = 0.0)]
+    /// Shortest simulated time between two batches of completions, such as 1us
+    #[arg(long, value_name = "TIME", default_value = "0")]
+    #[arg(value_parser = farcall_quantity::seconds)]
     resolution: f64,
     /// Sends that a node may have under way at the same time
     #[arg(long, default_value_t = 1, value_parser = some())]
@@ -102,10 +109,11 @@ pub(super) struct Options {
     loggops: Option<String>,
     /// Bytes of the packets that switches store before they forward them: the largest part of what
     /// buffers cost, without the cost of --mode packets
-    #[arg(long, value_name = "BYTES", default_value_t = 0.0)]
+    #[arg(long, value_name = "BYTES", default_value = "0")]
+    #[arg(value_parser = farcall_quantity::volume)]
     stored_packet: f64,
     /// With --mode packets: largest packet, in bytes [default: 1500]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = farcall_quantity::volume)]
     packet_size: Option<f64>,
     /// With --mode packets: packets in the buffer at the end of a link [default: 16]
     #[arg(long, value_name = "N", value_parser = some())]
@@ -254,18 +262,12 @@ impl Options {
     fn check(&self, workload: &Workload, platform: &Platform) -> Result<(), Failure> {
         if let Some(threshold) = self.threshold {
             if threshold.is_nan() || threshold < 0.0 {
-                return Err(negative("--threshold"));
+                return Err(Failure::usage("--threshold must be 0 or greater"));
             }
             if self.mode != ModeName::Iterated {
                 let message = "--threshold: only --mode iterated has a threshold";
                 return Err(Failure::usage(message));
             }
-        }
-        if !(self.resolution.is_finite() && self.resolution >= 0.0) {
-            return Err(negative("--resolution"));
-        }
-        if !(self.stored_packet.is_finite() && self.stored_packet >= 0.0) {
-            return Err(negative("--stored-packet"));
         }
         if self.stored_packet > 0.0 && self.mode == ModeName::Packets {
             let message = "--stored-packet: --mode packets stores packets of --packet-size";
@@ -407,10 +409,6 @@ impl Options {
         }
         Ok(Workload::Pattern(pattern))
     }
-}
-
-fn negative(name: &str) -> Failure {
-    Failure::usage(format!("{name} must be 0 or greater"))
 }
 
 fn read(file: &str) -> Result<String, Failure> {

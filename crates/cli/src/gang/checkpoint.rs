@@ -118,9 +118,12 @@ pub(crate) fn move_job(arguments: &MoveArguments) -> Result<(), Failure> {
 }
 
 fn report(job: u64, taken: &Taken, place: &str, start: Instant) {
+    let processes = match taken.processes {
+        1 => "1 process".to_owned(),
+        count => format!("{count} processes"),
+    };
     plain::say(format_args!(
-        "gang job {job}: {} processes, {:.1} MB, {place} ({:.2} s)",
-        taken.processes,
+        "gang job {job}: {processes}, {:.1} MB, {place} ({:.2} s)",
         taken.bytes as f64 / 1e6,
         start.elapsed().as_secs_f64()
     ));

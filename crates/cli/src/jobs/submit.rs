@@ -31,27 +31,27 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ID")]
     reservation: Option<ReservationName>,
     /// Hours for which the server keeps the results [default: the retention of the server]
-    #[arg(long, alias = "keep", value_name = "HOURS")]
-    retention: Option<f64>,
+    #[arg(long, alias = "keep", value_name = "HOURS", value_parser = hours)]
+    retention: Option<Duration>,
     #[command(flatten)]
     form: Form,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let retention = arguments.retention.map(|hours| {
-        let retention = Duration::try_from_secs_f64(hours * 3600.0).ok();
-        retention
-            .filter(|time| !time.is_zero())
-            .ok_or_else(|| Failure::usage("--retention must be a number of hours greater than 0"))
-    });
-    let retention = retention.transpose()?;
     let server = arguments.target.connect(None)?;
     let function = objects::no_method(&server, &arguments.function)?;
     let function = function.with_reservation(arguments.reservation.clone());
     let name = function.qualified_name().to_string();
-    let job = Call::to_submit(function, &arguments.arguments)?.submit(retention)?;
+    let job = Call::to_submit(function, &arguments.arguments)?.submit(arguments.retention)?;
     let id = job.id().to_string();
     let fields = || json!({ "id": id, "function": name });
     arguments.form.answer(|| id.clone(), fields);
     Ok(())
+}
+
+fn hours(text: &str) -> Result<Duration, String> {
+    let hours: Option<f64> = text.parse().ok();
+    let time = hours.and_then(|hours| Duration::try_from_secs_f64(hours * 3600.0).ok());
+    let time = time.filter(|time| !time.is_zero());
+    time.ok_or_else(|| "write a number of hours greater than 0".to_owned())
 }

@@ -9,6 +9,7 @@ use clap::Args;
 use farcall_idl::Document;
 use farcall_library::Catalog;
 use farcall_offload::library;
+use farcall_quantity::counted;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fs;
 use std::io::ErrorKind;
@@ -87,8 +88,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     linked?;
     println!(
-        "{} functions in {}, {} left out",
-        made.covered.len(),
+        "{} in {}, {} left out",
+        counted(made.covered.len(), "function"),
         own.display(),
         made.left_out.len(),
     );

@@ -17,7 +17,6 @@ use std::time::Duration;
 /// submit --reservation` take. If the elements or the rates are not free at that time, the error
 /// says when they will be.
 #[derive(Args)]
-#[command(allow_negative_numbers = true)]
 #[command(after_help = "Examples:
   id=$(farcall reservation make --pes 2 --start 30 --seconds 60)
   farcall call --reservation $id ddot n=3 x=1,2,3 incx=1 y=4,5,6 incy=1

@@ -3,6 +3,7 @@
 
 use crate::failure::Failure;
 use farcall_client::{Error, Fault, Options, Server};
+use farcall_quantity::counted;
 use farcall_server::Config;
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, getpid, pidfd_open, pidfd_send_signal};
 use std::collections::BTreeSet;
@@ -64,7 +65,8 @@ impl Before {
     pub(super) fn drain(self) -> Result<(), Failure> {
         let error = match self.server.map(|server| server.drain()) {
             Some(Ok(calls)) => {
-                tracing::info!("took over; the previous server ends after {calls} calls");
+                let calls = counted(calls as usize, "call");
+                tracing::info!("took over; the previous server ends after {calls}");
                 return Ok(());
             }
             Some(Err(error)) if error.fault() != Fault::Caller => {

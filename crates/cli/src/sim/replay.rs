@@ -8,6 +8,7 @@ use crate::record::Source;
 use crate::results::check_files;
 use clap::Args;
 use farcall_gridsim::Record;
+use farcall_quantity::counted;
 use farcall_twin::{Answer, Change, Day, Estimate, Twin};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
@@ -145,10 +146,10 @@ fn text(twin: &Twin, changes: &[Change], answer: &Answer) -> String {
         let _ = writeln!(text, "{words}");
     };
     line(format_args!(
-        "{} calls of {} users at {} servers; {} of them waited for the results of others",
-        twin.calls(),
-        answer.users.len(),
-        twin.servers().len(),
+        "{} of {} at {}; {} of them waited for the results of others",
+        counted(twin.calls(), "call"),
+        counted(answer.users.len(), "user"),
+        counted(twin.servers().len(), "server"),
         twin.followers(),
     ));
     let off = |one: &Estimate| one.error().map_or(String::new(), percent);
@@ -181,8 +182,8 @@ fn text(twin: &Twin, changes: &[Change], answer: &Answer) -> String {
     for (kind, groups) in groups {
         for (name, [recorded, now], one) in groups {
             let calls = match has_changes {
-                true => format!("{recorded} to {now} calls"),
-                false => format!("{recorded} calls"),
+                true => format!("{recorded} to {}", counted(*now, "call")),
+                false => counted(*recorded, "call"),
             };
             row(&format!("{kind} {name}, {calls}"), one);
         }

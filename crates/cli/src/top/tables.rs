@@ -2,6 +2,7 @@
 
 use crate::plain::one_line;
 use clap::ValueEnum;
+use farcall_quantity::counted;
 use farcall_snapshot::{Call, Forecast, Interval, Snapshot};
 
 /// Most calls that are asked for at a time.
@@ -142,7 +143,10 @@ pub(crate) fn heading(snapshot: &Snapshot) -> Vec<String> {
     let (second, third) = match snapshot.kind.as_str() {
         "metaserver" => (
             calls,
-            format!("{elements}, {memory}, {} servers", servers.total),
+            format!(
+                "{elements}, {memory}, {}",
+                counted(servers.total as usize, "server")
+            ),
         ),
         _ => {
             let own = servers.rows.first().cloned().unwrap_or_default();

@@ -4,13 +4,14 @@
 
 use crate::address::Address;
 use crate::error::Error;
-use crate::options::Options;
+use crate::options::{Options, lost_after};
 use crate::remote::catalogue::Entry;
 use crate::remote::connection::Connection;
 use crate::remote::paths::Paths;
 use crate::remote::requests::directory;
 use crate::remote::reserved::Reserved;
 use std::collections::HashMap;
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -205,6 +206,10 @@ pub(crate) fn connect_within(
 ) -> Result<Server, Error> {
     let at = addresses.split(',').map(|one| one.trim().parse());
     let at: Vec<Address> = at.collect::<Result<_, _>>()?;
+    lost_after().map_err(|text| Error::Connect {
+        address: at[0].clone(),
+        source: io::Error::other(text),
+    })?;
     let connection = open_any(&at, &hurried(options.clone(), &at, patience))?;
     if at.len() > 1 {
         directory::check_metaserver(&connection)?;

@@ -24,7 +24,9 @@ const OPTIONS: [&str; 12] = [
     "Define",
 ];
 
-/// The error if a function has no body.
+/// The help if a calling convention is none.
+const CONVENTIONS: &str = "known are \"C\", \"C++\", \"FORTRAN\" and \"Python\"";
+/// The help if a function has no body.
 const BODY: &str = "a function ends with `Calls \"C\" name(arguments);` or `{ C text }`";
 
 impl Parser<'_> {
@@ -298,6 +300,12 @@ impl Parser<'_> {
 
     fn convention(&mut self) -> Parse<Convention> {
         if !self.is_text() {
+            let is_unquoted = self.word_ahead(1).is_some() || self.is_ahead(1, "+");
+            if is_unquoted && self.word_ahead(0).is_some() {
+                let unquoted = self.found();
+                let message = ["the calling convention ", &unquoted, " is not in quotes"].concat();
+                return self.fail(Diagnostic::error(self.span(), message).help(CONVENTIONS));
+            }
             return Ok(Convention::C);
         }
         let convention = self.text("a convention")?;
@@ -309,8 +317,7 @@ impl Parser<'_> {
             "PYTHON" => Ok(Convention::Python),
             _ => {
                 let message = ["\"", &convention.text, "\" is not a calling convention"].concat();
-                let help = "known are \"C\", \"C++\", \"FORTRAN\" and \"Python\"";
-                self.fail(Diagnostic::error(convention.span, message).help(help))
+                self.fail(Diagnostic::error(convention.span, message).help(CONVENTIONS))
             }
         }
     }

@@ -15,6 +15,7 @@ use crate::keys::{CallKey, ConnectionKey};
 use crate::objects::Objects;
 use crate::segments;
 use crate::settings::nanos;
+use farcall_quantity::counted;
 use farcall_rpc_proto::{CallId, Failure, FailureKind, Nanos, ProtocolError};
 use std::collections::BTreeSet;
 
@@ -119,7 +120,8 @@ impl Engine {
             (Some(error), _) => tracing::warn!("{peer}: connection closed: {error}"),
             (None, 0) => tracing::debug!("{peer}: connection closed"),
             (None, calls) => {
-                tracing::warn!("{peer}: the client disconnected during {calls} calls");
+                let calls = counted(calls, "call");
+                tracing::warn!("{peer}: the client disconnected during {calls}");
             }
         }
         let sending = std::mem::take(&mut connection.sending);
@@ -266,7 +268,8 @@ impl Engine {
         if cx.draining {
             return;
         }
-        tracing::info!("draining: waiting for {} calls to end", cx.calls.len());
+        let calls = counted(cx.calls.len(), "call");
+        tracing::info!("draining: waiting for {calls} to end");
         cx.out.push(Action::StopListening);
         cx.draining = true;
         self.durable_calls.refuse_stranded(cx);

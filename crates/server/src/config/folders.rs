@@ -35,6 +35,17 @@ impl Config {
         }
         Ok(())
     }
+
+    /// Paths that functions may `read` or `write`, and that do not exist.
+    pub(crate) fn missing_folders(&self) -> Vec<(&'static str, &Path)> {
+        let read = self.workers.read.iter().map(|path| ("read", path));
+        let write = self.workers.write.iter().map(|path| ("write", path));
+        let named = read.chain(write).filter(|_| self.workers.sandbox);
+        named
+            .filter(|(_, path)| matches!(path.try_exists(), Ok(false)))
+            .map(|(what, path)| (what, path.as_path()))
+            .collect()
+    }
 }
 
 /// The path without links. A file that does not exist yet has its future name.

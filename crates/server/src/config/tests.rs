@@ -107,6 +107,7 @@ fn values_that_make_no_sense_are_refused() {
         ("access", "operators = [\"uid:olga\"]", "`uid:olga`"),
         ("access", "operators = [\"anonymous\"]", "`anonymous`"),
         ("workers", "memory = 512", "workers.memory"),
+        ("workers", "environment = [\"A=B\"]", "workers.environment"),
     ] {
         let error = Config::parse(&format!("[{section}]\n{setting}")).unwrap_err();
         assert!(error.to_string().contains(says), "{setting}: {error}");
@@ -209,6 +210,19 @@ fn no_secret_lies_where_users_read_or_functions_write() {
         config.workers.write = vec![at("data/runs")];
     });
     assert!(apart.check_folders().is_ok());
+}
+
+#[test]
+fn folders_that_functions_cannot_reach_are_noticed() {
+    let root = tempfile::tempdir().unwrap();
+    let (here, none) = (root.path().to_path_buf(), root.path().join("none"));
+    let mut config = Config::default();
+    config.workers.read = vec![here.clone(), none.clone()];
+    config.workers.write = vec![none.clone(), here];
+    let none = none.as_path();
+    assert_eq!(config.missing_folders(), [("read", none), ("write", none)]);
+    config.workers.sandbox = false;
+    assert!(config.missing_folders().is_empty());
 }
 
 #[test]

@@ -31,6 +31,13 @@ impl Config {
                  for at most {longest_h} h; lower the one or raise the other"
             ));
         }
+        let mut variables = self.workers.environment.iter();
+        if let Some(name) = variables.find(|name| name.is_empty() || name.contains('=')) {
+            return Err(format!(
+                "workers.environment: no variable has the name `{name}`: write its name alone, and \
+                 set its value where the server is started"
+            ));
+        }
         let mut operators = self.access.operators.iter();
         match operators.find(|name| !can_be_user(name)) {
             Some(name) => Err(format!(

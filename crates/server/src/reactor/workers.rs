@@ -132,7 +132,9 @@ impl Reactor {
                     self.crew.bound(key, &ready);
                     return self.tell(Event::Ready(key, bound(&ready)));
                 }
-                Some(Err(error)) => worker.end(FailureKind::Internal, error),
+                Some(Err(error)) => {
+                    worker.end(FailureKind::Internal, format!("could not start: {error}"));
+                }
                 None => {}
             }
         } else if let Some(word) = worker.read_word() {

@@ -50,7 +50,7 @@ fn a_client_that_vanishes_in_the_middle_of_its_arguments_is_one_line() {
         peer.send(&copy_call(2, copy, 8 * MIB as u64));
         peer.send(&part_of_data(2, 8 * MIB, &vec![7; 3 * MIB]));
         drop(peer);
-        warns_once(&server, before, "disconnected during 1 calls");
+        warns_once(&server, before, "disconnected during 1 call");
     }
     // A client that disconnects without active calls is not worth a warning.
     drop(server.peer());

@@ -51,8 +51,9 @@ def write(
         print(text, end="")
     else:
         output.write_text(text, encoding="utf-8")
-        places = text.count("/* ? ") + text.count("# ? ")
-        print(f"wrote {output}; it has questions in {places} places, after a `?`", file=sys.stderr)
+        count = text.count("/* ? ") + text.count("# ? ")
+        places = "1 place" if count == 1 else f"{count} places"
+        print(f"wrote {output}; it has questions in {places}, after a `?`", file=sys.stderr)
 
 
 def draft(arguments: argparse.Namespace) -> tuple[str, list[str]]:

@@ -128,7 +128,7 @@ def _function(cursor: Any, cindex: Any) -> Function:
     for one, name, passed in zip(arguments, names, types, strict=True):
         pointee = _function_type(one.type, cindex)
         if pointee is not None:
-            function.callbacks.append(_callback(name, pointee, cindex))
+            function.callbacks.append(_callback(name, one, pointee, cindex))
             function.arguments.append(name)
             wanted += function.callbacks[-1].parameters.count(None)
             continue
@@ -165,15 +165,21 @@ def _is_void_pointer(ctype: Any, cindex: Any) -> bool:
     return bool(is_pointer and canonical.get_pointee().get_canonical().kind == cindex.TypeKind.VOID)
 
 
-def _callback(name: str, ctype: Any, cindex: Any) -> Callback:
+def _callback(name: str, cursor: Any, ctype: Any, cindex: Any) -> Callback:
     given: list[Parameter | None] = []
     types = list(ctype.argument_types())
-    numbers = [f"a{index + 1}" for index, one in enumerate(types) if _number(one, cindex) == "int"]
-    for index, one in enumerate(types):
+    own = _names_in(cursor, cindex)
+    own = own if len(own) == len(types) else [""] * len(types)
+    names = [
+        name_of(one) if one else free_name(f"a{index + 1}", own) for index, one in enumerate(own)
+    ]
+    pairs = list(zip(names, types, strict=True))
+    numbers = [named for named, one in pairs if _number(one, cindex) == "int"]
+    for named, one in pairs:
         if _is_void_pointer(one, cindex):
             given.append(None)
         else:
-            given.append(_parameter(f"a{index + 1}", one, numbers, cindex))
+            given.append(_parameter(named, one, numbers, cindex))
     if given.count(None) > 1:
         raise RefusedError(f"its callback `{name}` takes several `void *`")
     result = ctype.get_result()
@@ -182,6 +188,16 @@ def _callback(name: str, ctype: Any, cindex: Any) -> Callback:
     if value is None:
         raise RefusedError(f"its callback `{name}` returns `{result.spelling}`")
     return Callback(name, value, given)
+
+
+def _names_in(cursor: Any, cindex: Any) -> list[str]:
+    """The names of the parameters in the declaration of a function pointer, or in its typedef."""
+    kinds = cindex.CursorKind
+    children = list(cursor.get_children())
+    found = [one.spelling for one in children if one.kind == kinds.PARM_DECL]
+    types = [one.referenced for one in children if one.kind == kinds.TYPE_REF]
+    typedefs = [one for one in types if one.kind == kinds.TYPEDEF_DECL]
+    return _names_in(typedefs[0], cindex) if typedefs and not found else found
 
 
 def _parameter(name: str, ctype: Any, integers: Sequence[str], cindex: Any) -> Parameter:
