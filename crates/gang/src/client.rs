@@ -124,7 +124,9 @@ impl Client {
             false => token.to_string(),
         };
         proof::prove(&mut link, &own).map_err(|failure| match failure {
-            Failure::Refused(text) => ClientError::Refused(text),
+            Failure::Refused(text) => {
+                ClientError::Refused(format!("the gang daemon at {address}: {text}"))
+            }
             Failure::Lost(error) => ClientError::Lost(error),
         })?;
         link.send(&Message::Hello(String::new()));
