@@ -71,6 +71,9 @@ pub enum ClientError {
         /// The system's error.
         source: io::Error,
     },
+    /// The output of the gang job cannot be written.
+    #[error("cannot write the output of the gang job: {0}; the job ends")]
+    Output(#[source] io::Error),
     /// A checkpoint cannot be written or read.
     #[error(transparent)]
     File(FileError),
@@ -282,10 +285,11 @@ impl Client {
                         }
                     }
                     Message::Output(_, rank, stream, bytes) => {
-                        lines.write((stream, rank), &bytes)?;
+                        let written = lines.write((stream, rank), &bytes);
+                        written.map_err(ClientError::Output)?;
                     }
                     Message::JobEnded(_, ended) => {
-                        lines.end()?;
+                        lines.end().map_err(ClientError::Output)?;
                         return Ok(ended);
                     }
                     Message::Refused(text) => return Err(ClientError::Refused(text)),
