@@ -47,6 +47,12 @@ pub enum ClientError {
         /// The system's error.
         source: io::Error,
     },
+    /// The secret of this user's daemons cannot be read.
+    #[error(
+        "cannot read the secret of the daemons in the file gang-token of the state folder: {0}. \
+         Set FARCALL_TOKEN to that of the daemon"
+    )]
+    Secret(#[source] io::Error),
     /// The daemon runs as another user, who is not root.
     #[error(
         "the daemon at this control socket runs as user {0}, who would see the environment of the \
@@ -123,7 +129,7 @@ impl Client {
         let stream = stream.map_err(|source| ClientError::NoDaemonAt { address, source })?;
         let mut link = Link::tcp(stream, SILENCE)?;
         let own = match token.is_empty() && address.ip().is_loopback() {
-            true => token::of_user()?.1,
+            true => token::of_user().map_err(ClientError::Secret)?.1,
             false => token.to_string(),
         };
         proof::prove(&mut link, &own).map_err(|failure| match failure {
