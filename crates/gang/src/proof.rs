@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 /// Time within which a daemon must answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The reason for a peer whose secret is another one.
-const DIFFERS: &str = "FARCALL_TOKEN differs from the token of the daemon";
+const DIFFERS: &str = "FARCALL_TOKEN differs from the token of the daemon; if it is not set, the \
+                       secret in the file gang-token of the user counts";
 
 /// Why the other side is not accepted.
 #[derive(Debug)]
