@@ -17,9 +17,9 @@ const MAX_CHANNELS: u8 = 8;
 
 /// Run a program as a gang job
 ///
-/// The command prints the output of all processes. Ctrl-C, Ctrl-Z, fg and bg act on the whole job.
-/// The exit status is the highest of all processes: 128 + signal for a process that a signal ended,
-/// and 125 if Farcall itself failed.
+/// The command prints the output of all processes, whose standard input is empty. Ctrl-C, Ctrl-Z,
+/// fg and bg act on the whole job. The exit status is the highest of all processes: 128 + signal
+/// for a process that a signal ended, and 125 if Farcall itself failed.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall gang run -n 2 ./solver --size 1000
