@@ -7,7 +7,7 @@ use crate::failure::{self, Failure};
 use clap::{Args, ValueEnum};
 use farcall_gang::{Ended, FARCALL_FAILED, JobSpec, told};
 use farcall_quantity::bytes;
-use rustix::fs::Mode;
+use rustix::fs::{Access, Mode, access};
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -99,11 +99,15 @@ enum Network {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
-    let spec = spec(&arguments)?;
+    let mut spec = spec(&arguments)?;
     let work = arguments.interactive.map(descriptor).transpose()?;
     if let Some(user) = arguments.user {
         farcall_gang::become_user(user)
             .map_err(|error| Failure::usage(format!("--user: {error}; only root can do this")))?;
+        // Root may have started a server in a folder that the user of its functions cannot enter.
+        if work.is_some() && access(spec.folder.as_str(), Access::EXEC_OK).is_err() {
+            spec.folder = "/".to_owned();
+        }
     }
     let client = arguments.control.connect();
     watch(arguments.quiet, |started| {
