@@ -18,6 +18,9 @@ const NAMELESS: OFlags = OFlags::TMPFILE.union(OFlags::RDWR).union(OFlags::CLOEX
 /// The open files of this process.
 const OWN_FILES: &str = "/proc/self/fd";
 
+/// What errors call the file of a move, which has no name.
+const OF_MOVE: &str = "of the move, in the folder for temporary files (TMPDIR)";
+
 /// Bytes of a piece that is sent to a node.
 const PIECE: usize = 256 << 10;
 
@@ -118,7 +121,7 @@ impl Writer {
 
     fn failed(&self, error: io::Error) -> FileError {
         let path = self.names.as_ref().map(|(_, path)| path.as_path());
-        wrong(path.unwrap_or(Path::new("of the move")), error)
+        wrong(path.unwrap_or(Path::new(OF_MOVE)), error)
     }
 
     /// Gives the file its name. Returns it for reading.
