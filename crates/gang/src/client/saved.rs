@@ -157,8 +157,8 @@ impl Drop for Writer {
     }
 }
 
-/// The file that a checkpoint replaces: that to which a link leads. A device or a folder must not be
-/// replaced, and root could replace a device.
+/// The file that a checkpoint replaces: that to which a link leads. A device or a folder must not
+/// be replaced, and root could replace a device.
 fn place(path: &Path) -> Result<PathBuf, FileError> {
     match fs::metadata(path) {
         Ok(found) if !found.is_file() => Err(wrong(path, Why::Irregular)),
