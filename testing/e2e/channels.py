@@ -72,8 +72,13 @@ def refused(channel):
         channel.reduce([1], "product")
     with pytest.raises(farcall.ChannelError, match="already open"):
         Channel()
-    with pytest.raises(OverflowError):
-        channel.send(-1, b"")
+    for call in (
+        lambda: channel.send(-1, b""),
+        lambda: channel.receive(-1),
+        lambda: channel.reduce([1], root=-1),
+    ):
+        with pytest.raises(farcall.ArgumentError, match="rank -1 does not exist: the gang job has"):
+            call()
 
 
 def waiting_lets_others_run(channel):

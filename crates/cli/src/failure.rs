@@ -3,6 +3,7 @@
 //! libraries. A message can have parts that come from a peer, so it is cleaned where it is printed.
 
 use crate::plain;
+use anstream::AutoStream;
 use anstyle::{AnsiColor, Style};
 use std::fmt;
 use std::io::Write;
@@ -38,8 +39,11 @@ pub(crate) fn say(what: impl fmt::Display) {
     line(plain::text(&what.to_string()));
 }
 
+/// Writes a line as a whole, because other processes may write to the same file.
 fn line(line: impl fmt::Display) {
-    let _ = writeln!(anstream::stderr(), "{line}");
+    let mut whole = AutoStream::new(Vec::<u8>::new(), anstream::stderr().current_choice());
+    let _ = writeln!(whole, "{line}");
+    let _ = std::io::stderr().write_all(&whole.into_inner());
 }
 
 /// A message for the user and the exit status that goes with it.

@@ -105,6 +105,10 @@ const WRONG: &str = "
         farcall gang run -n 3 --partitions 1,1 program
         farcall gang gantt trace.csv -o slices.gif
         farcall gang gantt missing.csv -o slices.svg
+        farcall gang gantt trace.csv -o slices.svg --from 5 --to 2
+        farcall gang kill 1 --signal TERM
+        farcall gang restart missing.saved
+        farcall gang ps --daemon 127.0.0.1
         farcall gang ps --control @farcall-test-without-daemon
         farcall completions tcsh
         farcall manual

@@ -47,6 +47,12 @@ pub enum ClientError {
         /// The system's error.
         source: io::Error,
     },
+    /// The secret of this user's daemons cannot be read.
+    #[error(
+        "cannot read the secret of the daemons in the file gang-token of the state folder: {0}. \
+         Set FARCALL_TOKEN to that of the daemon"
+    )]
+    Secret(#[source] io::Error),
     /// The daemon runs as another user, who is not root.
     #[error(
         "the daemon at this control socket runs as user {0}, who would see the environment of the \
@@ -71,6 +77,9 @@ pub enum ClientError {
         /// The system's error.
         source: io::Error,
     },
+    /// The output of the gang job cannot be written.
+    #[error("cannot write the output of the gang job: {0}; the job ends")]
+    Output(#[source] io::Error),
     /// A checkpoint cannot be written or read.
     #[error(transparent)]
     File(FileError),
@@ -120,11 +129,13 @@ impl Client {
         let stream = stream.map_err(|source| ClientError::NoDaemonAt { address, source })?;
         let mut link = Link::tcp(stream, SILENCE)?;
         let own = match token.is_empty() && address.ip().is_loopback() {
-            true => token::of_user()?.1,
+            true => token::of_user().map_err(ClientError::Secret)?.1,
             false => token.to_string(),
         };
         proof::prove(&mut link, &own).map_err(|failure| match failure {
-            Failure::Refused(text) => ClientError::Refused(text),
+            Failure::Refused(text) => {
+                ClientError::Refused(format!("the gang daemon at {address}: {text}"))
+            }
             Failure::Lost(error) => ClientError::Lost(error),
         })?;
         link.send(&Message::Hello(String::new()));
@@ -280,10 +291,11 @@ impl Client {
                         }
                     }
                     Message::Output(_, rank, stream, bytes) => {
-                        lines.write((stream, rank), &bytes)?;
+                        let written = lines.write((stream, rank), &bytes);
+                        written.map_err(ClientError::Output)?;
                     }
                     Message::JobEnded(_, ended) => {
-                        lines.end()?;
+                        lines.end().map_err(ClientError::Output)?;
                         return Ok(ended);
                     }
                     Message::Refused(text) => return Err(ClientError::Refused(text)),

@@ -80,7 +80,7 @@ fn create_trace(path: &Path) -> Result<Trace, StartError> {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The control socket cannot be opened.
-    #[error("cannot listen on the control socket {control}: {source}{}", used(.source))]
+    #[error("cannot listen on the control socket {control}: {source}{}", taken(.source))]
     Control {
         /// Its name.
         control: String,
@@ -156,6 +156,13 @@ fn listed(addresses: &[SocketAddr]) -> String {
 fn used(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => "; another daemon uses it: choose another address, or port 0",
+        _ => "",
+    }
+}
+
+fn taken(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; another daemon uses it: name another one with --control",
         _ => "",
     }
 }

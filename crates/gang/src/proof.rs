@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 /// Time within which a daemon must answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The reason for a peer whose secret is another one.
-const DIFFERS: &str = "FARCALL_TOKEN differs from the token of the daemon";
+const DIFFERS: &str = "FARCALL_TOKEN differs from the token of the daemon; if it is not set, the \
+                       secret in the file gang-token of the user counts";
 
 /// Why the other side is not accepted.
 #[derive(Debug)]
@@ -69,14 +70,7 @@ pub(crate) fn prove(link: &mut Link, token: &str) -> Result<(), Failure> {
     let Secret { name, secret } = Secret::of_token(token);
     let (client, first) = Client::new(&name, &random()?, false);
     link.send(&Message::Proof(first));
-    let challenge = hear(link, end).map_err(|failure| match failure {
-        Failure::Lost(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-            let text = "it closed the connection; if it is of an earlier version, which expects \
-                        the secret itself, update it";
-            Failure::Refused(text.to_string())
-        }
-        other => other,
-    })?;
+    let challenge = hear(link, end).map_err(explained)?;
     let refused = |error: farcall_scram::ScramError| Failure::Refused(error.to_string());
     let derive = |salt: &[u8], iterations| Salted::new(&secret, salt, iterations);
     let (expected, proof) = client.answer(&challenge, None, derive).map_err(refused)?;
@@ -86,6 +80,23 @@ pub(crate) fn prove(link: &mut Link, token: &str) -> Result<(), Failure> {
         let text = "it does not know FARCALL_TOKEN, so it might be another program";
         Failure::Refused(text.to_string())
     })
+}
+
+/// Explains what a program that is no gang daemon of this version does with the first message.
+fn explained(failure: Failure) -> Failure {
+    let kind = match &failure {
+        Failure::Lost(error) => error.kind(),
+        Failure::Refused(_) => return failure,
+    };
+    let what = match kind {
+        io::ErrorKind::UnexpectedEof => "it closed the connection",
+        io::ErrorKind::InvalidData => "it did not answer as a gang daemon",
+        _ => return failure,
+    };
+    Failure::Refused(format!(
+        "{what}. Another program may have this address, such as a server, or a gang daemon of an \
+         earlier version: check the address, or update the daemon"
+    ))
 }
 
 /// The next message of the proof.
@@ -109,5 +120,38 @@ fn hear(link: &mut Link, end: Instant) -> Result<String, Failure> {
             Some(Message::Refused(text)) => return Err(Failure::Refused(text)),
             Some(_) => return Err(Failure::Lost(io::ErrorKind::InvalidData.into())),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn a_program_that_is_no_gang_daemon_is_told() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let answers: [&[u8]; 2] = [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"];
+        let server = std::thread::spawn(move || {
+            for answer in answers {
+                let (mut stream, _) = listener.accept().expect("a peer");
+                let read = stream.read(&mut [0; 4096]);
+                assert!(read.expect("a proof") > 0);
+                stream.write_all(answer).expect("it listens");
+            }
+        });
+        for what in ["it closed the connection", "it did not answer as a gang"] {
+            let stream = TcpStream::connect(address).expect("it listens");
+            let mut link = Link::tcp(stream, Duration::from_secs(30)).expect("a link");
+            match prove(&mut link, "a secret of sixteen").expect_err("no daemon") {
+                Failure::Refused(text) => {
+                    assert!(text.starts_with(what) && text.contains("check the address"));
+                }
+                Failure::Lost(error) => panic!("{error}"),
+            }
+        }
+        server.join().expect("it ends");
     }
 }

@@ -89,13 +89,18 @@ impl Gate {
         };
         let code = i32::from_ne_bytes(code);
         let error = io::Error::from_raw_os_error(code.abs());
-        Some(match code < 0 {
-            true => format!(
+        let program = &spec.command[0];
+        Some(match code {
+            ..0 => format!(
                 "cannot start in the folder {}: {error}; the folder of `farcall gang run` must be \
                  there on each node, and its user must be allowed to enter it",
                 spec.folder
             ),
-            false => format!("cannot start `{}`: {error}", spec.command[0]),
+            libc::ENOENT if !program.contains('/') => format!(
+                "cannot start `{program}` from any folder of PATH: {error}; write `./{program}` \
+                 for a program in the folder of `farcall gang run`"
+            ),
+            _ => format!("cannot start `{program}`: {error}"),
         })
     }
 }
@@ -557,5 +562,28 @@ impl Child<'_> {
             }
         }
         failure
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_in_no_folder_of_path_is_told_with_what_to_write() {
+        let told = |program: &str, code: i32| {
+            let gate = Gate::new().expect("descriptors");
+            rustix::io::write(&gate.failures.1, &code.to_ne_bytes()).expect("room");
+            let spec = JobSpec {
+                command: vec![program.to_string()],
+                ..JobSpec::default()
+            };
+            gate.failure(&spec).expect("it was told")
+        };
+        let here = told("solver", libc::ENOENT);
+        assert!(here.contains("any folder of PATH: ") && here.contains("`./solver`"));
+        assert!(told("./solver", libc::ENOENT).contains("No such file"));
+        assert!(told("solver", libc::EACCES).contains("Permission denied"));
+        assert!(told("solver", -libc::EACCES).contains("in the folder"));
     }
 }

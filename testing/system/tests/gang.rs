@@ -26,6 +26,11 @@ fn output_and_exit_status_are_those_of_the_elements() {
     let output = daemon.run(&["-n", "2", "/nonexistent/program"]);
     assert_eq!(output.status.code(), Some(125));
     assert!(text(&output.stderr).contains("/nonexistent/program"));
+    let full = std::fs::File::create("/dev/full").expect("it is there");
+    let mut written = daemon.gang(&["run", "-q", "-n", "1", "echo", "hi"]);
+    let output = written.stdout(full).output().expect("runs");
+    assert_eq!(output.status.code(), Some(125));
+    assert!(text(&output.stderr).contains("cannot write the output of the gang job"));
     let crash = "test $FARCALL_RANK = 1 && kill -SEGV $$; exec sleep 1000";
     let output = daemon.run(&["-n", "3", "--", "sh", "-c", crash]);
     assert_eq!(output.status.code(), Some(128 + libc::SIGSEGV));

@@ -193,3 +193,22 @@ fn an_interactive_job_ends_with_its_descriptor() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     wait_until("it has ended", || gang.jobs().is_empty());
 }
+
+/// Root may start a server in its own folder.
+#[test]
+fn an_interactive_job_of_a_user_who_cannot_enter_the_folder_begins_in_the_root_folder() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("SKIPPED: only root starts jobs of other users");
+    }
+    let (gang, folder) = (gang(), tempfile::tempdir().expect("a folder"));
+    let script = format!(
+        "mkfifo work; exec 3<>work; printf 1 >&3; exec {} gang run --quiet -n 1 --control {} \
+         --interactive 3 --user 54321:54321 -- pwd",
+        farcall_system::farcall_path(),
+        gang.control()
+    );
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).current_dir(folder.path());
+    let output = shell.output().expect("runs");
+    assert_eq!(text(&output.stdout), "/\n", "{}", text(&output.stderr));
+}

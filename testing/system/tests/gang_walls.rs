@@ -700,6 +700,8 @@ fn a_root_daemon_that_comes_back_says_what_was_lost() {
         (&"lost".into(), id.clone())
     );
     assert_eq!(rows[0]["command"], command);
+    let told = again.gang(&["state", &id]).output().expect("runs").stderr;
+    assert!(text(&told).contains("was lost with the daemon before this one"));
     assert!(again.gang(&["kill", &id]).status().expect("runs").success());
     assert!(again.jobs().is_empty());
     // The other node has ended its processes, and joins again by itself.

@@ -71,34 +71,35 @@ class Channel:
         A message of more than `eager_bytes` also waits until the receiver takes its first parts.
         Two processes that send such messages to each other at the same time need `exchange`.
         """
-        self._channel.send(target, _readable(data))
+        self._channel.send(self._rank(target), _readable(data))
 
     def try_send(self, target: int, data: _Data) -> bool:
         """Sends if the FIFO has space, and returns whether it had."""
-        return self._channel.try_send(target, _readable(data))
+        return self._channel.try_send(self._rank(target), _readable(data))
 
     def receive(self, source: int | None = None) -> tuple[int, bytes]:
         """Waits for a message from a rank, or from any; returns the sender and the bytes.
 
         `numpy.frombuffer` makes an array of them without a copy.
         """
-        return self._channel.receive(source)
+        return self._channel.receive(self._rank_or_any(source))
 
     def receive_into(self, buffer: _Data, source: int | None = None) -> Message:
         """Waits for a message, and copies it to the start of a writable contiguous array.
 
         If the message is too long for the array, it raises ArgumentError, and the message remains.
         """
-        return Message(*self._channel.receive_into(source, _writable(buffer)))
+        received = self._channel.receive_into(self._rank_or_any(source), _writable(buffer))
+        return Message(*received)
 
     def try_receive_into(self, buffer: _Data, source: int | None = None) -> Message | None:
         """Receives a message if one has arrived."""
-        message = self._channel.try_receive_into(source, _writable(buffer))
+        message = self._channel.try_receive_into(self._rank_or_any(source), _writable(buffer))
         return Message(*message) if message else None
 
     def poll(self, source: int | None = None) -> Message | None:
         """The message that would be received next, if there is one."""
-        message = self._channel.poll(source)
+        message = self._channel.poll(self._rank_or_any(source))
         return Message(*message) if message else None
 
     def exchange(self, target: int, data: _Data, source: int, buffer: _Data) -> int:
@@ -106,6 +107,7 @@ class Channel:
 
         Returns the number of bytes received.
         """
+        target, source = self._rank(target), self._rank(source)
         return self._channel.exchange(target, _readable(data), source, _writable(buffer))
 
     def barrier(self) -> None:
@@ -114,7 +116,7 @@ class Channel:
 
     def broadcast(self, buffer: _Data, root: int = 0) -> None:
         """Copies the buffer of `root` to all processes."""
-        self._channel.broadcast(root, _writable(buffer))
+        self._channel.broadcast(self._rank(root), _writable(buffer))
 
     def reduce(
         self, numbers: npt.ArrayLike, op: Literal["sum", "min", "max"] = "sum", root: int = 0
@@ -125,13 +127,13 @@ class Channel:
         as float64, always in the same order. All processes must pass equally many, and all integers
         or all floats; otherwise this raises ArgumentError.
         """
-        result = self._reduced(root, numbers, op)
+        result = self._reduced(self._rank(root), numbers, op)
         return result if self.rank == root else None
 
     def all_reduce(
         self, numbers: npt.ArrayLike, op: Literal["sum", "min", "max"] = "sum"
     ) -> npt.NDArray[Any]:
-        """The same, for every element."""
+        """The same, for every process."""
         return self._reduced(None, numbers, op)
 
     def register(self, *arrays: npt.NDArray[Any]) -> bool:
@@ -176,6 +178,18 @@ class Channel:
     ) -> None:
         """Closes it."""
         self.close()
+
+    def _rank(self, number: int) -> int:
+        """A rank that is not negative; the channel refuses other ranks that do not exist."""
+        if number < 0:
+            raise ArgumentError(
+                f"rank {number} does not exist: the gang job has {self.size} processes, with ranks "
+                "from 0"
+            )
+        return number
+
+    def _rank_or_any(self, number: int | None) -> int | None:
+        return None if number is None else self._rank(number)
 
     def _reduced(self, root: int | None, numbers: npt.ArrayLike, op: str) -> npt.NDArray[Any]:
         refuse_mask(numbers)

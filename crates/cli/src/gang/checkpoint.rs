@@ -95,9 +95,10 @@ pub(crate) fn checkpoint(arguments: &CheckpointArguments) -> Result<(), Failure>
 }
 
 pub(crate) fn restart(arguments: RestartArguments) -> Result<(), Failure> {
-    let saved = SavedJob::open(&arguments.file).map_err(Failure::failed)?;
+    let saved = SavedJob::open(&arguments.file).map_err(Failure::failed);
     let client = arguments.control.connect();
     run::watch(arguments.quiet, |started| {
+        let saved = saved?;
         Ok(client?.restart(saved, arguments.to, started)?)
     })
 }

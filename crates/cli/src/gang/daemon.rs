@@ -190,7 +190,7 @@ pub(super) fn resolve(option: &str, text: &str) -> Result<SocketAddr, Failure> {
     let address = text.strip_prefix("farcall://").unwrap_or(text);
     let found = address.to_socket_addrs().map_err(|error| {
         Failure::usage(format!(
-            "{option} {text}: {error}; write ADDRESS:PORT, such as 127.0.0.1:0"
+            "{option} {text}: {error}; write ADDRESS:PORT, such as 127.0.0.1:3717"
         ))
     });
     found?

@@ -32,6 +32,12 @@ pub(crate) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     check_form("--output", &arguments.output)?;
+    if let Some(to) = arguments.to.filter(|to| *to <= arguments.from) {
+        let from = arguments.from;
+        return Err(Failure::usage(format!(
+            "--to {to} is not after --from {from}; make it larger"
+        )));
+    }
     let trace = arguments.trace.display();
     match std::fs::metadata(&arguments.trace) {
         Ok(found) if found.is_dir() => {

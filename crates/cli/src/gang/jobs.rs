@@ -50,7 +50,8 @@ pub(crate) struct KillArguments {
     #[arg(value_name = "JOB", value_parser = super::job)]
     job: u64,
     /// Number of the signal
-    #[arg(long, short, value_name = "N", default_value_t = libc::SIGKILL)]
+    #[arg(long, short, value_name = "N", default_value_t = libc::SIGKILL,
+          value_parser = signal_number)]
     signal: i32,
     #[command(flatten)]
     control: Control,
@@ -70,6 +71,16 @@ pub(crate) struct StateArguments {
     control: Control,
     #[command(flatten)]
     form: Form,
+}
+
+fn signal_number(text: &str) -> Result<i32, String> {
+    match text.parse() {
+        Ok(number) if (1..=64).contains(&number) => Ok(number),
+        _ => Err(
+            "a signal has a number from 1 to 64, such as 15 for SIGTERM; `kill -l` lists them"
+                .to_string(),
+        ),
+    }
 }
 
 pub(crate) fn ps(arguments: &PsArguments) -> Result<(), Failure> {

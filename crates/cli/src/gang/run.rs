@@ -7,7 +7,7 @@ use crate::failure::{self, Failure};
 use clap::{Args, ValueEnum};
 use farcall_gang::{Ended, FARCALL_FAILED, JobSpec, told};
 use farcall_quantity::bytes;
-use rustix::fs::Mode;
+use rustix::fs::{Access, Mode, access};
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -17,9 +17,9 @@ const MAX_CHANNELS: u8 = 8;
 
 /// Run a program as a gang job
 ///
-/// The command prints the output of all processes. Ctrl-C, Ctrl-Z, fg and bg act on the whole job.
-/// The exit status is the highest of all processes: 128 + signal for a process that a signal ended,
-/// and 125 if Farcall itself failed.
+/// The command prints the output of all processes, whose standard input is empty. Ctrl-C, Ctrl-Z,
+/// fg and bg act on the whole job. The exit status is the highest of all processes: 128 + signal
+/// for a process that a signal ended, and 125 if Farcall itself failed.
 #[derive(Args)]
 #[command(after_help = "Examples:
   farcall gang run -n 2 ./solver --size 1000
@@ -99,11 +99,15 @@ enum Network {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
-    let spec = spec(&arguments)?;
+    let mut spec = spec(&arguments)?;
     let work = arguments.interactive.map(descriptor).transpose()?;
     if let Some(user) = arguments.user {
         farcall_gang::become_user(user)
             .map_err(|error| Failure::usage(format!("--user: {error}; only root can do this")))?;
+        // Root may have started a server in a folder that the user of its functions cannot enter.
+        if work.is_some() && access(spec.folder.as_str(), Access::EXEC_OK).is_err() {
+            spec.folder = "/".to_owned();
+        }
     }
     let client = arguments.control.connect();
     watch(arguments.quiet, |started| {

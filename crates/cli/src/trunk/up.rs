@@ -52,7 +52,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// Serve metrics for Prometheus at http://ADDR/metrics, and the health at /healthz and /readyz
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = socket_address)]
     metrics: Option<SocketAddr>,
     #[command(flatten)]
     log: Log,
@@ -199,6 +199,11 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    let wrong = |_| format!("`{text}`: write ADDRESS:PORT, such as 127.0.0.1:9117");
+    text.parse().map_err(wrong)
+}
+
 fn switch(text: &str) -> Result<bool, String> {
     match text {
         "on" => Ok(true),
@@ -310,6 +315,8 @@ mod tests {
     fn addresses_need_their_prefix() {
         assert!(cidr("10.7.0.1/24").is_ok() && cidr("fd07::1/64").is_ok());
         assert!(cidr("10.7.0.1").is_err() && cidr("10.7.0.1/33").is_err());
+        let told = socket_address("9117").unwrap_err();
+        assert!(told.contains("ADDRESS:PORT"), "{told}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! and go away. A user can act only on their own gang jobs; the user root can act on all.
 
 use super::{Job, Order, Root, SIGKILL};
-use crate::{JobId, Message};
+use crate::{JobId, JobRow, Message};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -15,10 +15,15 @@ const SIGTSTP: i32 = 20;
 impl Root {
     /// Returns the gang job if the user may act on it.
     pub(super) fn owned(&mut self, id: JobId, user: u32) -> Result<&mut Job, String> {
-        let job = self
-            .jobs
-            .get_mut(&id)
-            .ok_or(format!("there is no gang job {id}"))?;
+        let is_own = |row: &JobRow| user == 0 || user == row.user;
+        let is_lost = self.lost.get(&id).is_some_and(is_own);
+        let job = self.jobs.get_mut(&id).ok_or_else(|| match is_lost {
+            true => format!(
+                "gang job {id} was lost with the daemon before this one; `farcall gang kill {id}` \
+                 takes it from the list"
+            ),
+            false => format!("there is no gang job {id}"),
+        })?;
         if user != 0 && user != job.spec.owner.0 {
             return Err(format!(
                 "gang job {id} belongs to user {}",

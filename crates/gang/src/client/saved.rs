@@ -18,6 +18,9 @@ const NAMELESS: OFlags = OFlags::TMPFILE.union(OFlags::RDWR).union(OFlags::CLOEX
 /// The open files of this process.
 const OWN_FILES: &str = "/proc/self/fd";
 
+/// What errors call the file of a move, which has no name.
+const OF_MOVE: &str = "of the move, in the folder for temporary files (TMPDIR)";
+
 /// Bytes of a piece that is sent to a node.
 const PIECE: usize = 256 << 10;
 
@@ -46,6 +49,8 @@ enum Why {
     Checksum(String),
     #[error("{0}")]
     Torn(String),
+    #[error("it is not a regular file, and a checkpoint replaces the file: name another one")]
+    Irregular,
 }
 
 /// A checkpoint that is being written.
@@ -62,11 +67,12 @@ impl Writer {
     /// Begins a file beside `path`. It has no name, so that it vanishes with a killed process, or a
     /// temporary one where the file system knows no files without names.
     pub(super) fn create(path: &Path) -> Result<Writer, FileError> {
-        let mut draft = path.as_os_str().to_owned();
+        let place = place(path)?;
+        let mut draft = place.as_os_str().to_owned();
         draft.push(format!(".{}.part", std::process::id()));
         let draft = PathBuf::from(draft);
         let nameless = match Path::new(OWN_FILES).exists() {
-            true => open(folder_of(path), NAMELESS, Mode::RUSR | Mode::WUSR).ok(),
+            true => open(folder_of(&place), NAMELESS, Mode::RUSR | Mode::WUSR).ok(),
             false => None,
         };
         let is_named = nameless.is_none();
@@ -76,7 +82,7 @@ impl Writer {
             Some(file) => file.into(),
             None => options.open(&draft).map_err(|error| wrong(path, error))?,
         };
-        let mut writer = Writer::of(file, Some((draft, path.to_owned())));
+        let mut writer = Writer::of(file, Some((draft, place)));
         writer.is_named = is_named;
         Ok(writer)
     }
@@ -115,7 +121,7 @@ impl Writer {
 
     fn failed(&self, error: io::Error) -> FileError {
         let path = self.names.as_ref().map(|(_, path)| path.as_path());
-        wrong(path.unwrap_or(Path::new("of the move")), error)
+        wrong(path.unwrap_or(Path::new(OF_MOVE)), error)
     }
 
     /// Gives the file its name. Returns it for reading.
@@ -148,6 +154,16 @@ impl Drop for Writer {
         if let Some((draft, _)) = self.names.as_ref().filter(|_| self.is_named) {
             let _ = fs::remove_file(draft);
         }
+    }
+}
+
+/// The file that a checkpoint replaces: that to which a link leads. A device or a folder must not
+/// be replaced, and root could replace a device.
+fn place(path: &Path) -> Result<PathBuf, FileError> {
+    match fs::metadata(path) {
+        Ok(found) if !found.is_file() => Err(wrong(path, Why::Irregular)),
+        Ok(_) => fs::canonicalize(path).map_err(|error| wrong(path, error)),
+        Err(_) => Ok(path.to_owned()),
     }
 }
 
@@ -409,6 +425,21 @@ mod tests {
         write(&path);
         assert_eq!(count(), 1);
         assert!(SavedJob::open(&path).is_ok());
+    }
+
+    #[test]
+    fn a_link_leads_to_the_file_that_is_replaced_and_a_device_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [path, link] = ["job", "link"].map(|name| folder.path().join(name));
+        fs::write(&path, "older").expect("room");
+        std::os::unix::fs::symlink("job", &link).expect("a link");
+        write(&link);
+        assert!(link.is_symlink() && SavedJob::open(&path).is_ok());
+        for other in [folder.path(), Path::new("/dev/null")] {
+            let refused = Writer::create(other).err().expect("not a file");
+            let told = refused.to_string();
+            assert!(told.contains("not a regular file"), "{told}");
+        }
     }
 
     #[test]

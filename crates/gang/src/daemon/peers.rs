@@ -149,7 +149,10 @@ impl Daemon {
     fn lose_child(&mut self, id: u64, why: &str) {
         self.joining.retain(|_, link| *link != id);
         let nodes = self.switch.nodes_below(id);
-        tracing::warn!("{why}: the processes of the nodes {nodes:?} count as ended");
+        match nodes.is_empty() {
+            true => tracing::warn!("{why}"),
+            false => tracing::warn!("{why}: the processes of the nodes {nodes:?} count as ended"),
+        }
         for node in nodes {
             self.report(Message::Lost(node, Some(why.to_string())));
         }
