@@ -185,7 +185,7 @@ impl Grid {
             let (function, text) = (function.to_owned(), text.to_owned());
             let reach = move || {
                 for (number, address) in part {
-                    let answer = grid.answer_of(number, &address, (&function, &text));
+                    let answer = answer(&grid, (number, &address), (&function, &text));
                     // Nobody waits for it anymore after an interrupt.
                     let _ = sender.send((number, answer));
                 }
@@ -196,36 +196,9 @@ impl Grid {
             }
         }
         drop(sender);
-        let mut reached = self.wait_for_all(&answers)?;
+        let mut reached = wait_for_all(self.meta().options(), &answers)?;
         let places = found.iter().map(|(number, _)| reached.remove(number));
         Ok(places.flatten().collect())
-    }
-
-    /// A server, if it answers and has a function with this interface.
-    fn answer_of(&self, number: u64, at: &str, function: (&str, &str)) -> Result<Server, Error> {
-        let server = self.server(number, at)?;
-        // It may have fallen silent since it was connected.
-        same_function(&server, function)?;
-        Ok(server)
-    }
-
-    /// The servers that have answered, when none is waited for anymore.
-    fn wait_for_all(
-        &self,
-        answers: &Receiver<(u64, Result<Server, Error>)>,
-    ) -> Result<HashMap<u64, Server>, Error> {
-        let give_up = self.meta().options().on_interrupt.as_ref();
-        let mut reached = HashMap::new();
-        loop {
-            match answers.recv_timeout(Duration::from_millis(100)) {
-                Ok((number, answer)) => reached.extend(answer.ok().map(|server| (number, server))),
-                Err(RecvTimeoutError::Disconnected) => return Ok(reached),
-                Err(RecvTimeoutError::Timeout) if give_up.is_some_and(|give_up| give_up()) => {
-                    return Err(Error::Interrupted);
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-        }
     }
 
     fn has_paths(&self, server: u64) -> bool {
@@ -380,6 +353,37 @@ impl Grid {
         };
         // If the system gives no thread, the transfers of calls will measure the paths.
         let _ = thread::Builder::new().name("probe".into()).spawn(probe);
+    }
+}
+
+/// A server, if it answers and has a function with this interface.
+fn answer(
+    grid: &Grid,
+    (number, address): (u64, &str),
+    function: (&str, &str),
+) -> Result<Server, Error> {
+    let server = grid.server(number, address)?;
+    // It may have fallen silent since it was connected.
+    same_function(&server, function)?;
+    Ok(server)
+}
+
+/// The servers that have answered, when none is waited for anymore.
+fn wait_for_all(
+    options: &Options,
+    answers: &Receiver<(u64, Result<Server, Error>)>,
+) -> Result<HashMap<u64, Server>, Error> {
+    let give_up = options.on_interrupt.as_ref();
+    let mut reached = HashMap::new();
+    loop {
+        match answers.recv_timeout(Duration::from_millis(100)) {
+            Ok((number, answer)) => reached.extend(answer.ok().map(|server| (number, server))),
+            Err(RecvTimeoutError::Disconnected) => return Ok(reached),
+            Err(RecvTimeoutError::Timeout) if give_up.is_some_and(|give_up| give_up()) => {
+                return Err(Error::Interrupted);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
     }
 }
 
