@@ -108,7 +108,8 @@ impl View {
 
     /// Least assumed seconds of a call at a server that has never run its function.
     fn unknown_s(&self, call: &Arrival) -> f64 {
-        let profiles = self.profiles.iter().map(|server| &server[call.function]);
+        let profiles = self.profiles.iter();
+        let profiles = profiles.filter_map(|server| server.get(call.function));
         unknown_seconds(profiles, call.work)
     }
 

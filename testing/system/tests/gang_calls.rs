@@ -5,6 +5,8 @@
 use farcall_client::{Argument, Scalar, Server};
 use farcall_system::gang::{Node, text};
 use farcall_system::{ServerProcess, wait_until};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
@@ -201,6 +203,8 @@ fn an_interactive_job_of_a_user_who_cannot_enter_the_folder_begins_in_the_root_f
         return println!("SKIPPED: only root starts jobs of other users");
     }
     let (gang, folder) = (gang(), tempfile::tempdir().expect("a folder"));
+    let of_root = Permissions::from_mode(0o700);
+    std::fs::set_permissions(folder.path(), of_root).expect("own folder");
     let script = format!(
         "mkfifo work; exec 3<>work; printf 1 >&3; exec {} gang run --quiet -n 1 --control {} \
          --interactive 3 --user 54321:54321 -- pwd",
