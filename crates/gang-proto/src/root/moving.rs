@@ -37,7 +37,7 @@ impl Root {
         };
         self.tree.leave(id);
         let mut placement = match places {
-            Some(places) => self.place_over(id, &places, processes).1,
+            Some(places) => self.place_over(id, &places, processes),
             None => {
                 let partition = self.tree.enter(id, processes.into());
                 let slots = self.slots_of(partition, false);

@@ -21,11 +21,13 @@ impl Root {
     /// Assigns slots to the ranks, in order and as evenly as possible.
     pub(super) fn place(&self, job: JobId, slots: &[(u16, u16)], processes: u16) -> Placement {
         let processes = usize::from(processes);
-        let is_dedicated = processes <= slots.len();
-        let slot = |rank: usize| match is_dedicated {
+        let slot = |rank: usize| match processes <= slots.len() {
             true => slots[rank],
             false => slots[rank * slots.len() / processes],
         };
+        // A node can have more slots than processors.
+        let used: BTreeSet<(u16, u16)> = (0..processes).map(slot).collect();
+        let is_dedicated = used.len() == processes;
         Placement {
             job,
             network: self.settings.epoch << 24 | job,
@@ -34,6 +36,13 @@ impl Root {
             engines: self.nodes.iter().map(|node| node.engine.clone()).collect(),
             is_dedicated,
         }
+    }
+
+    /// How many processors the processes share, if not each has its own.
+    pub(super) fn shared_processors(placement: &Placement) -> Option<u16> {
+        let pairs = placement.nodes.iter().zip(&placement.processors);
+        let used: BTreeSet<(&u16, &u16)> = pairs.collect();
+        (!placement.is_dedicated).then_some(used.len() as u16)
     }
 
     /// The slots, by their places, of the nodes with these names.
@@ -61,14 +70,53 @@ impl Root {
     }
 
     /// Places the processes of a gang job on these slots.
-    pub(super) fn place_over(
-        &mut self,
-        id: JobId,
-        places: &[usize],
-        processes: u16,
-    ) -> (Partition, Placement) {
-        let partition = self.tree.enter_over(id, places);
+    pub(super) fn place_over(&mut self, id: JobId, places: &[usize], processes: u16) -> Placement {
+        self.tree.enter_over(id, places);
         let slots: Vec<(u16, u16)> = places.iter().map(|place| self.slots[*place]).collect();
-        (partition, self.place(id, &slots, processes))
+        self.place(id, &slots, processes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{JobSpec, Message, Order, Settings};
+    use alloc::vec;
+
+    /// The processors that the processes of a job share, on a node with four slots of two
+    /// processors.
+    fn shared(processes: u16) -> Option<u16> {
+        let settings = Settings {
+            memory: u64::MAX,
+            epoch: 1,
+            slice: 1,
+            watch: 1,
+            switch_alone: false,
+            receive: 1 << 16,
+            share: 25,
+        };
+        let mut root = Root::new(settings, 0);
+        root.handle_join("a", vec![0, 1, 0, 1], "127.0.0.1:1".to_string(), 0);
+        let spec = JobSpec {
+            processes,
+            command: vec!["program".to_string()],
+            ..JobSpec::default()
+        };
+        assert_eq!(root.handle_run(1, spec), Ok(()));
+        let mut told = None;
+        while let Some(order) = root.poll_order() {
+            if let Order::Front(_, Message::Started(_, shared)) = order {
+                told = Some(shared);
+            }
+        }
+        told.expect("it has started")
+    }
+
+    #[test]
+    fn processes_share_processors_where_a_node_has_more_slots_than_those() {
+        assert_eq!(
+            [1, 2, 3, 4, 8].map(shared),
+            [None, None, Some(2), Some(2), Some(2)]
+        );
     }
 }

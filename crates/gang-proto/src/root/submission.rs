@@ -44,18 +44,18 @@ impl Root {
         // rank 0.
         let here = self.slots.iter().position(|(node, _)| *node == 0);
         let here = here.filter(|_| is_interactive);
-        let (partition, placement) = match &places {
+        let placement = match &places {
             None => {
                 let partition = self.tree.enter_at(id, spec.processes.into(), here);
                 let slots = self.slots_of(partition, is_interactive);
-                (partition, self.place(id, &slots, spec.processes))
+                self.place(id, &slots, spec.processes)
             }
             Some(places) => self.place_over(id, places, spec.processes),
         };
         let prepare = Message::Prepare(spec.clone(), placement.clone());
         let job = self.new_job((id, front, bytes), spec, placement);
         self.tree.set_runnable(id, job.may_run());
-        let shared = (!job.placement.is_dedicated).then_some(partition.slots as u16);
+        let shared = Root::shared_processors(&job.placement);
         self.jobs.insert(id, job);
         if !has_no_processes {
             self.orders.push_back(Order::Nodes(prepare));
