@@ -358,6 +358,16 @@ fn make_certificates(folder: &Path) {
 }
 
 #[test]
+fn who_does_not_speak_tls_to_a_metaserver_is_told() {
+    let cluster = Cluster::new();
+    make_certificates(cluster.folder.path());
+    let metaserver = cluster.metaserver(&["--tls", "tls"]);
+    let address = metaserver.address().replace("farcalls://", "farcall://");
+    let error = Server::connect(&address, Options::default()).unwrap_err();
+    assert!(error.to_string().contains("connect to metas://"), "{error}");
+}
+
+#[test]
 fn servers_and_metaservers_know_each_other_by_certificates() {
     let cluster = Cluster::new();
     let folder = cluster.folder.path();
