@@ -281,6 +281,10 @@ fn a_metaserver_that_has_forgotten_its_servers_costs_no_call() {
     ];
     let error = again.call(arguments).unwrap_err().to_string();
     assert!(error.contains("no server can take a call"), "{error}");
+    // Without a metaserver, nobody knows what the servers have.
+    metaserver.kill();
+    let missing = server.function("works").unwrap_err().to_string();
+    assert!(missing.starts_with("no metaserver answers"), "{missing}");
 }
 
 #[test]
