@@ -129,6 +129,22 @@ def test_the_command_asks_the_metaserver_of_the_environment(cluster):
     assert "total s" in plan and "127.0.0.1" in plan
 
 
+def test_the_command_says_which_server_has_a_submitted_call(start, nap_idl, tmp_path):
+    def run(*words):
+        command = [FARCALL, *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+
+    with metaserver() as listening:
+        address = listening.replace("farcall://", "meta://")
+        server = start(nap_idl, options=["--metaserver", address, "--state", tmp_path / "state"])
+        wait_until(lambda: serving(address) == 1, what="that the server has joined")
+        said = run("submit", "nap", "ms=1", "--json", "--server", address)
+        made = json.loads(said.stdout)
+        assert made["server"] == server.address
+        assert f"farcall fetch {made['id']} --server {server.address}" in said.stderr
+        assert "slept" in run("fetch", made["id"], "--server", made["server"]).stdout
+
+
 def test_a_call_that_moves_to_another_server_has_one_time_out(start, tmp_path):
     idl = tmp_path / "work.idl"
     idl.write_text(IDL)

@@ -119,7 +119,9 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
         Some("none") => None,
         Some(text) => {
             let store: Result<StoreAddress, String> = text.parse();
-            Some(store.map_err(|error| Failure::usage(format!("--store {text}: {error}")))?)
+            let wrong =
+                |error: String| format!("--store {text}: {error}, or none, for memory alone");
+            Some(store.map_err(|error| Failure::usage(wrong(error)))?)
         }
         None => default_store(listen[0])?,
     };

@@ -7,6 +7,7 @@ use crate::form::Form;
 use clap::{Args, Subcommand};
 use farcall_metaserver::StoreAddress;
 use farcall_metaserver::copies;
+use farcall_quantity::counted;
 use farcall_server::state::{self, Effect, Problem, Report};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -255,7 +256,8 @@ fn print(form: &Form, report: &Report, folder: &Path) {
         restored,
     } = report;
     let words = || {
-        let mut lines = vec![format!("{}: {calls} durable calls", folder.display())];
+        let calls = counted(*calls, "durable call");
+        let mut lines = vec![format!("{}: {calls}", folder.display())];
         let told = |problem: &Problem| format!("  {}: {}", effect(problem.effect), problem.what);
         lines.extend(problems.iter().map(told));
         let told = |problem: &Problem| format!("  repaired: {}", problem.what);

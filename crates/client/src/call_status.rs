@@ -45,6 +45,16 @@ impl CallStatus {
         }
     }
 
+    /// The status of a call that the client has not sent yet: a server allows a connection so many
+    /// open calls.
+    pub(crate) fn kept_back() -> CallStatus {
+        CallStatus {
+            phase: CallPhase::Arriving,
+            reason: "is not sent yet, and waits for other calls of its connection".to_owned(),
+            ..CallStatus::over()
+        }
+    }
+
     /// The status of a call at a server that does not tell it.
     pub(crate) fn untold() -> CallStatus {
         CallStatus {

@@ -77,7 +77,7 @@ pub enum Error {
     },
     /// The operation took longer than the timeout. A call that a caller waits for alone is given
     /// up; other calls continue.
-    #[error("no answer from {address} within {} s", .after.as_secs_f64())]
+    #[error("no answer from {address} within {} s", seconds(.after))]
     Timeout {
         /// The server's address.
         address: Address,
@@ -281,6 +281,13 @@ fn left_out(calls: usize) -> String {
     }
 }
 
+/// A time in seconds for people: to a thousandth of a second, if it has one.
+fn seconds(time: &Duration) -> f64 {
+    let exact = time.as_secs_f64();
+    let rounded = (exact * 1e3).round() / 1e3;
+    if rounded > 0.0 { rounded } else { exact }
+}
+
 fn connect_hint(address: &Address, error: &io::Error) -> &'static str {
     let missing = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
     if !missing.contains(&error.kind()) {
@@ -325,6 +332,14 @@ mod tests {
         let source = source();
         let cut = Error::Disconnected { address, source };
         assert_eq!(cut.lost_server(), Some(true));
+    }
+
+    #[test]
+    fn a_time_out_has_no_nanoseconds() {
+        let said = |nanos| seconds(&Duration::from_nanos(nanos)).to_string();
+        assert_eq!(said(299_907_009), "0.3");
+        assert_eq!(said(15_000_000_000), "15");
+        assert_eq!(said(100_000), "0.0001");
     }
 
     #[test]

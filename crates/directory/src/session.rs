@@ -157,8 +157,9 @@ impl Session {
                 self.check_joined(server)?;
                 self.joined.remove(&server);
                 directory.joined.remove(&server);
+                let named = named(directory, server);
                 directory.leave(now, server);
-                tracing::info!("server {server:016x} has left");
+                tracing::info!("{named} has left");
             }
             Kind::Hold => {
                 let hold: Hold = read(message)?;
@@ -294,10 +295,19 @@ impl Session {
         for server in self.joined {
             if directory.joined.get(&server) == Some(&self.number) {
                 directory.joined.remove(&server);
+                let named = named(directory, server);
                 directory.lose(now, server);
-                tracing::warn!("server {server:016x} is lost: its connection has ended");
+                tracing::warn!("{named} is lost: its connection has ended");
             }
         }
+    }
+}
+
+/// A server in the log: its number, and its address while the directory knows it.
+fn named(directory: &Directory, server: u64) -> String {
+    match directory.address(server) {
+        Some(address) => format!("server {server:016x} at {address}"),
+        None => format!("server {server:016x}"),
     }
 }
 

@@ -91,6 +91,8 @@ struct Session<'s> {
     agent: String,
     /// What the client was asked for.
     proving: Option<Box<Proving>>,
+    /// Whether the client speaks in clear text to a metaserver that speaks TLS.
+    lacks_tls: bool,
 }
 
 /// The reason why a connection ends.
@@ -169,17 +171,39 @@ fn begin(
         session: None,
         agent: String::new(),
         proving: None,
+        lacks_tls: false,
     })
 }
 
 impl Session<'_> {
     fn run(&mut self) -> End {
+        if let Err(error) = self.look_for_tls() {
+            return error.into();
+        }
         let mut input = vec![0; INPUT_BYTES];
         loop {
             if let Err(end) = self.turn(&mut input) {
                 return end;
             }
         }
+    }
+
+    /// Looks at a client's first bytes: a client that does not speak TLS gets its answer in clear
+    /// text.
+    fn look_for_tls(&mut self) -> io::Result<()> {
+        /// How a TLS record with a part of a greeting begins (RFC 8446, 5.1).
+        const GREETING: [u8; 2] = [0x16, 0x03];
+        if self.wire.tls.is_none() {
+            return Ok(());
+        }
+        let stream = &self.wire.socket.stream;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut first = [0; 2];
+        let count = stream.peek(&mut first)?;
+        if first[..count] != GREETING[..count] {
+            (self.wire.tls, self.lacks_tls) = (None, true);
+        }
+        Ok(())
     }
 
     fn turn(&mut self, input: &mut [u8]) -> Result<(), End> {
@@ -253,6 +277,10 @@ impl Session<'_> {
     }
 
     fn identify(&mut self, hello: Hello) -> Result<(), End> {
+        if self.lacks_tls {
+            let text = "this address speaks TLS; connect to metas://";
+            return Err(self.refuse(Refusal::of(text)));
+        }
         let tls = self.wire.tls.as_ref();
         let shown = (tls.and_then(Tls::peer_name), tls.and_then(Tls::binding));
         let claim = match (&hello.proof, &hello.token) {

@@ -139,9 +139,13 @@ impl Sender {
     /// Whether the other side cannot have accepted the call: the frame that opens it goes with its
     /// data and is unsent, or the grant for its data has not come.
     pub(crate) fn keeps_back(&self, call: CallId) -> bool {
+        self.held.contains_key(&call) || self.is_unopened(call)
+    }
+
+    /// Whether the frame that opens the call goes with its data and is unsent.
+    pub(crate) fn is_unopened(&self, call: CallId) -> bool {
         let mut streams = self.streams.iter();
-        self.held.contains_key(&call)
-            || streams.any(|stream| stream.call == call && !stream.opening.is_empty())
+        streams.any(|stream| stream.call == call && !stream.opening.is_empty())
     }
 
     pub(crate) fn is_idle(&self) -> bool {

@@ -368,8 +368,8 @@ impl Durable {
         let durable_call = durable_call.map(|durable_call| &**durable_call);
         durable_call.ok_or_else(|| {
             let text = format!(
-                "there is no durable call {id}: it has expired, was forgotten, or belongs to \
-                 another user"
+                "there is no durable call {id} at the server: it has expired, was forgotten, \
+                 belongs to another user, or is at another server"
             );
             Failure::new(FailureKind::NotFound, text)
         })

@@ -65,7 +65,10 @@ pub(crate) enum Reply {
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
     /// Another server uses the folder.
-    #[error("another server uses the folder: give each server its own (--state DIR)")]
+    #[error(
+        "another server uses the folder: wait until it has ended, or give each server its own \
+         (--state DIR)"
+    )]
     Taken,
     /// The journal of an earlier version cannot be read.
     #[error("jobs.sqlite: {source}; restore it from a backup, or move it away to start without it")]
@@ -93,9 +96,9 @@ pub enum DiskError {
     Lost(PathBuf),
     /// Records are damaged in both logs.
     #[error(
-        "{count} records of durable calls are damaged in both logs; `farcall state check {}` names \
-         them; put the folder back from a backup (`farcall state restore`), or go on without them: \
-         `farcall state check {} --restore`",
+        "records of durable calls that are damaged in both logs: {count}; `farcall state check {}` \
+         names them; put the folder back from a backup (`farcall state restore`), or go on without \
+         them: `farcall state check {} --restore`",
         folder.display(), folder.display()
     )]
     Unreadable {

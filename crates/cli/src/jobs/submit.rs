@@ -1,8 +1,9 @@
 //! `farcall submit`: submits a durable call, with the arguments of `farcall call`. It prints the
-//! job id only after the server has recorded the call.
+//! job id only after the server has recorded the call. Behind a metaserver it says which server has
+//! the call, because only that server knows the job id.
 
 use crate::call::Call;
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::form::Form;
 use crate::objects;
 use crate::target::Target;
@@ -43,9 +44,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let function = function.with_reservation(arguments.reservation.clone());
     let name = function.qualified_name().to_string();
     let job = Call::to_submit(function, &arguments.arguments)?.submit(arguments.retention)?;
-    let id = job.id().to_string();
-    let fields = || json!({ "id": id, "function": name });
+    let (id, at) = (job.id().to_string(), job.address().to_string());
+    let fields = || json!({ "id": id, "function": name, "server": at });
     arguments.form.answer(|| id.clone(), fields);
+    if server.is_metaserver() {
+        failure::say(format!(
+            "the call is at {at}: `farcall fetch {id} --server {at}` gets its results"
+        ));
+    }
     Ok(())
 }
 

@@ -53,7 +53,8 @@ impl Before {
                 processes,
             }),
             Err(error) => Err(Failure::failed(format!(
-                "cannot reach the server to take over from: {error}"
+                "cannot reach the server to take over from: {error}; if none runs, leave \
+                 --takeover out"
             ))),
         }
     }

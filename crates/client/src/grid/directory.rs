@@ -11,6 +11,7 @@ use crate::remote::{
     Connection, Server, answers, connect_within, connection_within, directory, generation,
     same_function,
 };
+use farcall_directory::Refusal;
 use farcall_directory::client::{ChosenServer, Known};
 use farcall_directory::message::{Choose, Chosen, Find, Found, Observe, Offer};
 use farcall_rpc_proto::{FailureKind, Kind, TRACES};
@@ -154,12 +155,19 @@ impl Grid {
     fn resolve(&self, name: &str) -> Result<String, Error> {
         let known = self.known();
         known.directory().resolve(name).map_err(|refusal| {
-            let away = match known.is_away() {
-                true => "; no metaserver answers, and this client does not know the function yet",
-                false => "",
+            let is_unknown = matches!(refusal, Refusal::Unknown { .. });
+            // What the client knows is not what the servers have.
+            let (kind, text) = match known.is_away() && is_unknown {
+                true => (
+                    FailureKind::NoServer,
+                    format!(
+                        "no metaserver answers, and this client does not know a function `{name}` \
+                         yet; try again when one answers"
+                    ),
+                ),
+                false => (FailureKind::UnknownFunction, refusal.to_string()),
             };
-            let text = format!("{refusal}{away}");
-            Error::failed(FailureKind::UnknownFunction, text)
+            Error::failed(kind, text)
         })
     }
 

@@ -391,7 +391,7 @@ impl Call {
                 Err(error) => match self.course.after(trouble_at_start(&error), None) {
                     Next::Elsewhere => {
                         self.give_away(&error);
-                        before = Some(error);
+                        before = Some(more_telling(before, error));
                     }
                     Next::End | Next::Lost(_) => return Err(error),
                 },
@@ -446,7 +446,7 @@ impl Call {
             return Error::Failed(soonest.clone());
         }
         let Some(before) = before else { return error };
-        let text = format!("{error}; the last one tried said: {before}");
+        let text = format!("{error}; one that was tried said: {before}");
         Error::failed(FailureKind::NoServer, text)
     }
 
@@ -540,6 +540,15 @@ pub(super) fn trouble(error: &Error) -> Trouble {
     }
 }
 
+/// Of the errors of two servers, the one that says more about the call: the refusal of a server
+/// that answers, or else the later one.
+fn more_telling(before: Option<Error>, error: Error) -> Error {
+    match before {
+        Some(refusal @ Error::Failed(_)) if error.is_before_call() => refusal,
+        _ => error,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -560,5 +569,18 @@ mod tests {
         let out = || unsafe { std::slice::from_raw_parts_mut(start, 24) };
         assert!(given(0, out()) && given(23, out()));
         assert!(!given(24, out()) && !given(0, &mut other));
+    }
+
+    #[test]
+    fn a_refusal_says_more_than_a_server_that_is_gone() {
+        let refusal = || Error::failed(FailureKind::NotFree, "no end in time");
+        let gone = || Error::Connect {
+            address: "farcall://127.0.0.1:1".parse().expect("an address"),
+            source: io::ErrorKind::ConnectionRefused.into(),
+        };
+        let text = |before: Option<Error>, error: Error| more_telling(before, error).to_string();
+        assert_eq!(text(Some(refusal()), gone()), refusal().to_string());
+        assert_eq!(text(Some(gone()), refusal()), refusal().to_string());
+        assert_eq!(text(None, gone()), gone().to_string());
     }
 }

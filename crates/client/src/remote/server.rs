@@ -321,8 +321,27 @@ fn open_any(at: &[Address], options: &Options) -> Result<Arc<Connection>, Error>
         match Connection::open(address, options) {
             Ok(connection) => return Ok(connection),
             Err(Error::Interrupted) => return Err(Error::Interrupted),
-            Err(error) => first = first.or(Some(error)),
+            Err(error) => first = Some(joined(first, error)),
         }
     }
     Err(first.unwrap_or_else(|| unreachable!("there is an address")))
+}
+
+/// The first error of several addresses. If none of them can be reached, it names each.
+fn joined(first: Option<Error>, error: Error) -> Error {
+    match (first, error) {
+        (None, error) => error,
+        (
+            Some(Error::Connect { address, source }),
+            Error::Connect {
+                address: other,
+                source: reason,
+            },
+        ) => {
+            let text = format!("{source}, nor to {other}: {reason}");
+            let source = io::Error::new(source.kind(), text);
+            Error::Connect { address, source }
+        }
+        (Some(first), _) => first,
+    }
 }

@@ -81,6 +81,13 @@ impl Connection {
         append_control(&mut self.core.sender.control, Kind::Cancel, call, |_| ());
         true
     }
+
+    /// Whether the server cannot know the request yet: it waits until others have ended, or behind
+    /// the data of others.
+    pub fn is_unopened(&self, call: CallId) -> bool {
+        let mut waiting = self.core.waiting.iter();
+        waiting.any(|opening| opening.call == call) || self.core.sender.is_unopened(call)
+    }
 }
 
 impl Core {

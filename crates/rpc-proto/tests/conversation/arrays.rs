@@ -3,8 +3,8 @@
 
 use super::{down, frames, up};
 use farcall_rpc_proto::{
-    CREDIT, Call, CallId, Failure, FailureKind, HANDLES, HandleId, Hello, Kind, Limits, client,
-    server,
+    CREDIT, Call, CallId, Failure, FailureKind, HANDLES, HandleId, Hello, Kind, Limits, Transmit,
+    client, server,
 };
 
 /// Both ends of a connection with stored arrays. The server lets four requests be open at once, of
@@ -133,4 +133,31 @@ fn requests_for_an_array_do_not_overtake_a_call_that_waits_for_its_grant() {
     let (call, data, get) = (Kind::Call as u8, Kind::Data as u8, Kind::Get as u8);
     let expected = [(get, 2), (call, 3), (data, 1), (data, 1)];
     assert_eq!(frames(&mut client), expected);
+}
+
+#[test]
+fn a_client_knows_which_calls_it_has_not_sent() {
+    let (mut client, mut server) = with_arrays();
+    let array = |number: u8| HandleId([number; 16]);
+    for number in 1..=3 {
+        let call = client.call(&using(array(number)), 0);
+        assert_eq!(call, Ok(CallId::from(number)));
+    }
+    assert_eq!(opened(&mut client, &mut server), [1, 2]);
+    let unopened = [1, 2, 3].map(|call| client.is_unopened(call));
+    assert_eq!(unopened, [false, false, true]);
+}
+
+#[test]
+fn a_call_whose_frame_goes_with_its_data_is_unopened_until_then() {
+    let mut client = client::Connection::new(Limits::default(), &Hello::new("client"));
+    while client.poll_transmit(&mut Vec::new()) != Transmit::Idle {}
+    let large = Call {
+        data_bytes: u64::from(Limits::default().chunk_bytes) + 1,
+        ..using(HandleId([7; 16]))
+    };
+    assert_eq!(client.call(&large, 0), Ok(1));
+    assert!(client.is_unopened(1));
+    assert!(!frames(&mut client).is_empty());
+    assert!(!client.is_unopened(1));
 }

@@ -59,8 +59,8 @@ impl DurableCalls {
         }
         if unserved > 0 {
             tracing::warn!(
-                "{unserved} durable calls wait for functions that this server does not have: \
-                 register their libraries, or start it with them"
+                "durable calls that wait for functions that this server does not have: \
+                 {unserved}; register their libraries, or start it with them"
             );
         }
     }

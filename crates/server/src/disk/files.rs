@@ -216,7 +216,7 @@ impl Folder {
             true => Ok(()),
             false => {
                 let text = format!(
-                    "{bytes} bytes are needed in {} and {free} are free, of which {} stay free for \
+                    "{bytes} bytes are needed in {} and {free} are free, but {} must stay free for \
                      the logs (jobs.reserve) and {room} for the results of accepted calls",
                     self.path.display(),
                     self.reserve
@@ -555,7 +555,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         let text = error.to_string();
         assert!(
-            text.contains("16777216 stay free") && text.contains("jobs.reserve"),
+            text.contains("16777216 must stay free") && text.contains("jobs.reserve"),
             "{text}"
         );
         assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);

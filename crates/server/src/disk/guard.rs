@@ -41,7 +41,10 @@ const OWN: [&str; 11] = [
 /// # Errors
 /// It cannot be made, it belongs to another user, or others can read it and it has other files.
 pub(crate) fn prepare(folder: &Path) -> io::Result<()> {
-    make_folder(folder)?;
+    make_folder(folder).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => io::Error::new(error.kind(), "it is not a folder"),
+        _ => error,
+    })?;
     let known = fs::metadata(folder)?;
     let own = geteuid().as_raw();
     is_of(&known, own)?;
@@ -238,6 +241,15 @@ mod tests {
         let owner = |name: &str| fs::metadata(at(name)).unwrap().uid();
         assert_eq!([LOCK, "arrays", "arrays/a"].map(owner), [OTHER; 3]);
         assert_eq!(owner("own"), 0, "it was there");
+    }
+
+    #[test]
+    fn a_file_is_no_state_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let error = prepare(&file).unwrap_err();
+        assert_eq!(error.to_string(), "it is not a folder");
     }
 
     #[test]

@@ -281,6 +281,10 @@ fn a_metaserver_that_has_forgotten_its_servers_costs_no_call() {
     ];
     let error = again.call(arguments).unwrap_err().to_string();
     assert!(error.contains("no server can take a call"), "{error}");
+    // Without a metaserver, nobody knows what the servers have.
+    metaserver.kill();
+    let missing = server.function("works").unwrap_err().to_string();
+    assert!(missing.starts_with("no metaserver answers"), "{missing}");
 }
 
 #[test]
@@ -355,6 +359,16 @@ fn make_certificates(folder: &Path) {
             .unwrap();
         assert!(made.status.success(), "{made:?}");
     }
+}
+
+#[test]
+fn who_does_not_speak_tls_to_a_metaserver_is_told() {
+    let cluster = Cluster::new();
+    make_certificates(cluster.folder.path());
+    let metaserver = cluster.metaserver(&["--tls", "tls"]);
+    let address = metaserver.address().replace("farcalls://", "farcall://");
+    let error = Server::connect(&address, Options::default()).unwrap_err();
+    assert!(error.to_string().contains("connect to metas://"), "{error}");
 }
 
 #[test]

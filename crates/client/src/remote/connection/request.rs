@@ -150,12 +150,16 @@ impl Request {
         Some(progress)
     }
 
-    /// How the call fares, as the server tells it.
+    /// How the call fares, as the server tells it. A server does not know calls that the client
+    /// keeps back.
     pub(crate) fn status(&self) -> Result<CallStatus, Error> {
-        match self.has_ended() {
-            true => Ok(CallStatus::over()),
-            false => functions::call_status(&self.connection, CallName::Open(self.id)),
+        if self.has_ended() {
+            return Ok(CallStatus::over());
         }
+        if self.connection.lock().proto.is_unopened(self.id) {
+            return Ok(CallStatus::kept_back());
+        }
+        functions::call_status(&self.connection, CallName::Open(self.id))
     }
 
     /// Waits until the request has ended, within its own timeout.

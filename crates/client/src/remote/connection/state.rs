@@ -79,7 +79,7 @@ struct Ended {
 
 /// A connection's state.
 pub(crate) struct State {
-    proto: client::Connection,
+    pub(super) proto: client::Connection,
     pub(crate) peer: Peer,
     /// Descriptors that the server sent, before the answer that refers to them.
     handed_over: VecDeque<OwnedFd>,

@@ -15,8 +15,11 @@ pub(crate) fn check_jobs(connection: &Connection) -> Result<(), Error> {
     if connection.has(JOBS) {
         return Ok(());
     }
-    let text = "this server takes no durable calls: start it with a state folder (farcall serve \
-     --state DIR), or update it";
+    let text = format!(
+        "{} takes no durable calls: start it with a state folder (farcall serve --state DIR), or \
+         update it",
+        connection.address()
+    );
     Err(Error::failed(FailureKind::BadArgument, text))
 }
 
