@@ -125,6 +125,14 @@ def test_errors_are_of_numpys_kinds(call):
     assert kinds[0] == kinds[1]
 
 
+def test_infinity_times_a_scale_is_infinity():
+    x = np.array([1.0, np.inf])
+    with np.errstate(invalid="raise"):
+        for name in ("ifft", "ihfft"):
+            assert repr(getattr(fft, name)(x)) == repr(getattr(np.fft, name)(x))
+        assert fft.fft(x, norm="ortho").real.tolist() == [np.inf, -np.inf]
+
+
 def test_what_stays_here_is_numpys():
     assert fft.fftfreq is np.fft.fftfreq
     assert fft.fftshift is np.fft.fftshift

@@ -131,7 +131,7 @@ class Transforms:
             rows = real_rows(rows_of(a, -1, length, float))
         else:
             rows = to_real_rows(rows_of(a, -1, length // 2 + 1, complex), length)
-        return back(rows, a, -1) * factor
+        return back(_scaled(rows, factor), a, -1)
 
     def _complex(
         self, local: Any, sign: int, a: _Array, factor: Any, axes: Any, out: _Array
@@ -168,10 +168,20 @@ def _fits(out: Any, kind: Any) -> bool:
 
 
 def _put(rows: _Array, factor: Any, a: _Array, axis: int, out: _Array) -> _Array:
-    if factor != 1:
-        rows *= factor
-    np.copyto(out, back(rows, a, axis), casting="same_kind")
+    np.copyto(out, back(_scaled(rows, factor), a, axis), casting="same_kind")
     return out
+
+
+def _scaled(result: _Array, factor: Any) -> _Array:
+    """The numbers of a new array times a real one, each part for itself.
+
+    As complex numbers, infinity times it would have NaN as its imaginary part.
+    """
+    if factor == 1:
+        return result
+    parts = np.ascontiguousarray(result).view(result.real.dtype)
+    parts *= factor
+    return parts.view(result.dtype)
 
 
 class Pocketfft:
@@ -244,8 +254,7 @@ def _factor(lengths: Sequence[int], norm: int) -> float:
 
 
 def _finished(result: _Array, factor: float, out: Any) -> Any:
-    if factor != 1:
-        result = result * result.real.dtype.type(factor)
+    result = _scaled(result, factor)
     if out is None:
         return np.ascontiguousarray(result)
     np.copyto(out, result)
