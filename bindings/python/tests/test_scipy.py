@@ -218,6 +218,11 @@ def test_the_rest_of_scipy_runs_here():
         linalg.no_such_function  # noqa: B018
 
 
+def test_help_is_scipys():
+    assert fft.rfft.__doc__ == scipy.fft.rfft.__doc__
+    assert linalg.solve.__doc__ == scipy.linalg.solve.__doc__
+
+
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("norm", [None, "ortho", "forward"])
 def test_transforms(kind, norm):
