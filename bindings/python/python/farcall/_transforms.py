@@ -113,7 +113,7 @@ class Transforms:
 
     def irfft(self, a: _Array, factor: Any, axes: Any, out: _Array) -> Any:
         """The backward transform to real numbers."""
-        axis, real = axes[0][0], precision(a)
+        axis, real = axes[0][0], _precision(a, out)
         if real is None or not _some(a, axis) or not _fits(out, real):
             return self._local.irfft(a, factor, axes=axes, out=out)
         length = out.shape[axis]
@@ -136,7 +136,7 @@ class Transforms:
     def _complex(
         self, local: Any, sign: int, a: _Array, factor: Any, axes: Any, out: _Array
     ) -> Any:
-        axis, real = axes[0][0], precision(a)
+        axis, real = axes[0][0], _precision(a, out)
         if real is None or not _some(a, axis) or not _fits(out, np.result_type(real, 1j)):
             return local(a, factor, axes=axes, out=out)
         length = out.shape[axis]
@@ -145,7 +145,7 @@ class Transforms:
         return _put(rows, factor, a, axis, out)
 
     def _forward(self, local: Any, odd: int, a: _Array, factor: Any, axes: Any, out: _Array) -> Any:
-        axis, real = axes[0][0], precision(a)
+        axis, real = axes[0][0], _precision(a, out)
         if (
             real is None
             or a.dtype.kind == "c"
@@ -155,6 +155,15 @@ class Transforms:
             return local(a, factor, axes=axes, out=out)
         length = 2 * (out.shape[axis] - 1) + odd
         return _put(real_rows(rows_of(a, axis, length, real)), factor, a, axis, out)
+
+
+def _precision(a: _Array, out: Any) -> np.dtype[Any] | None:
+    """That of `precision`, or that of a result with more bits."""
+    real = precision(a)
+    if real is None or not isinstance(out, np.ndarray) or out.dtype.kind not in "fc":
+        return real
+    wide = np.promote_types(real, out.real.dtype)
+    return None if wide.char == "g" else wide
 
 
 def _some(a: _Array, axis: int) -> bool:
