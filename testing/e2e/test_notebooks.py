@@ -1,5 +1,7 @@
 """What notebooks show of functions, calls, durable calls and estimates."""
 
+import types
+
 import farcall._notebook
 import nbclient
 import nbformat
@@ -56,3 +58,10 @@ def test_a_notebook_shows_objects_of_farcall(server):
     assert "cancelled" in cancelled
     assert "<b>done</b>" in durable and "submitted" in durable
     assert "predicted" in estimate and "memory" in estimate
+
+
+def test_the_parts_of_an_estimate_are_its_total():
+    parts = {"send": 0.0, "latency": 0.5, "wait": 0.25, "exec": 0.25, "recv": 0.0, "total": 1.0}
+    sizes = {"sent_bytes": 8, "returned_bytes": 8, "memory_bytes": 16}
+    shown = farcall._notebook.estimate(types.SimpleNamespace(**parts, **sizes))
+    assert "predicted: <b>1 s</b>" in shown and "wait 750 ms, EXEC 250 ms" in shown

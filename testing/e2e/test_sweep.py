@@ -71,6 +71,25 @@ def test_calls_come_in_any_form(cluster):
     assert sorted(result.slept for _, result in numbers.as_completed()) == [1, 2, 3]
 
 
+def test_calls_that_would_overwrite_one_array_are_refused(library_server):
+    server = library_server.connect()
+    dgesv = server.function("lapack/dgesv")
+    sizes = {"n": 3, "nrhs": 1, "lda": 3, "ldb": 3}
+    matrix = np.asfortranarray(np.diag([2.0, 4.0, 8.0]))
+    own = [{"a": matrix.copy("F"), "b": np.ones((3, 1))} for _ in range(4)]
+    assert [r.b[0, 0] for r in dgesv.map(own, **sizes)] == [0.5] * 4
+    sides = [{"b": np.ones((3, 1))} for _ in range(4)]
+    same = [{"a": matrix.copy("F"), **sides[0]}, {"a": matrix.copy("F"), **sides[0]}]
+    for shared in matrix.copy("F"), server.put(matrix):
+        with pytest.raises(farcall.ArgumentError, match="`a`: two calls of a map would overwrite"):
+            dgesv.map(sides, a=shared, **sizes).wait()
+    with pytest.raises(farcall.ArgumentError, match="`b`: two calls of a map would overwrite"):
+        dgesv.map(same, **sizes).wait()
+    one = [{"b": np.ones((3, 1))}]
+    (alone,) = dgesv.map(one, a=matrix.copy("F"), ipiv=farcall.keep(), **sizes)
+    assert alone.b[0, 0] == 0.5
+
+
 def test_an_error_is_raised_in_its_place(cluster):
     nap = farcall.connect(cluster[0]).function("nap")
     sweep = nap.map([1, 2, "three", 4])
@@ -135,7 +154,7 @@ class Scripted:
     """A function whose calls end as a script says, and the future of such a call."""
 
     name = "scripted"
-    interface = SimpleNamespace(repeatable=False, parameters=[], convention="C")
+    interface = SimpleNamespace(repeatable=False, parameters=[], callbacks=[], convention="C")
     times = None
 
     def __init__(self, *errors):
@@ -173,6 +192,7 @@ class Changing(Scripted):
     interface = SimpleNamespace(
         repeatable=True,
         parameters=[SimpleNamespace(name="x", mode="INOUT", shape=["n"])],
+        callbacks=[],
         convention="C",
     )
 

@@ -512,6 +512,9 @@ def test_joblib_takes_the_servers_of_a_parallel(remote, monkeypatch):
 def test_joblib_refuses_an_option_with_another_name(remote):
     with pytest.raises(TypeError, match="'server'"):
         joblib.parallel_config(backend="farcall", server=remote.address)
+    tasks = [joblib.delayed(abs)(-1)]
+    with pytest.raises(TypeError, match="'server'"):
+        joblib.Parallel(n_jobs=2, backend="farcall", server=remote.address)(tasks)
 
 
 def test_dask_computes_on_servers(executor):

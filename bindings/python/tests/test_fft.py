@@ -125,6 +125,23 @@ def test_errors_are_of_numpys_kinds(call):
     assert kinds[0] == kinds[1]
 
 
+@pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft"])
+def test_a_result_with_more_bits_is_computed_with_them(name):
+    x = np.arange(8, dtype=np.float32) ** 0.5
+    exact = getattr(np.fft, name)(x.astype(float), 8)
+    out = np.zeros_like(exact)
+    assert getattr(fft, name)(x, 8, out=out) is out
+    assert abs(out - exact).max() < 1e-14
+
+
+def test_infinity_times_a_scale_is_infinity():
+    x = np.array([1.0, np.inf])
+    with np.errstate(invalid="raise"):
+        for name in ("ifft", "ihfft"):
+            assert (getattr(fft, name)(x) == getattr(np.fft, name)(x)).all()
+        assert fft.fft(x, norm="ortho").real.tolist() == [np.inf, -np.inf]
+
+
 def test_what_stays_here_is_numpys():
     assert fft.fftfreq is np.fft.fftfreq
     assert fft.fftshift is np.fft.fftshift

@@ -58,6 +58,10 @@ def test_wrong_arguments_say_what_is_right(tmp_path):
         flow.simulate(TORUS, pattern, placement=np.zeros(16, int))
     with pytest.raises(ValueError, match="whole numbers"):
         flow.messages([0.5], [1], 1)
+    with pytest.raises(ValueError, match=r"source: .* given -1"):
+        flow.messages([-1], [1], 1)
+    with pytest.raises(ValueError, match="size: a masked array"):
+        flow.messages([0], [1], np.ma.masked_array([1.0], [True]))
     with pytest.raises(ValueError, match="message 0"):
         flow.messages([0], [1], -1)
     with pytest.raises(ValueError, match=r"size: expected one number, or one for each of 1 mess"):

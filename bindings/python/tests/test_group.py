@@ -150,7 +150,8 @@ def test_a_map_fails_if_nobody_tells_where_files_are():
     def holders():
         raise OSError("no answer")
 
-    function = types.SimpleNamespace(name="f", interface=None)
+    nothing = types.SimpleNamespace(parameters=[], callbacks=[])
+    function = types.SimpleNamespace(name="f", interface=nothing)
     calls = [(farcall.url("folder:a.npy"),)] * 2
     sweep = Sweep([("a", function), ("b", function)], calls, {}, False, None, holders)
     with pytest.raises(OSError, match="no answer"):

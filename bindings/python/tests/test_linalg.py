@@ -319,6 +319,7 @@ def test_what_stays_here_is_numpys():
     assert linalg.norm is np.linalg.norm
     assert linalg.vector_norm is np.linalg.vector_norm
     assert not hasattr(linalg, "lapack_lite")
+    assert set(np.linalg.__all__) <= set(dir(linalg))
     assert linalg.LinAlgError is np.linalg.LinAlgError
 
 
@@ -359,6 +360,13 @@ def test_without_a_server_the_error_says_what_to_do(monkeypatch):
             linalg.inv(GOOD)
 
     in_thread(work)
+
+
+def test_what_is_no_server_is_refused_at_once():
+    with pytest.raises(TypeError, match="given int 3"):
+        linalg.use(3)
+    with pytest.raises(TypeError, match="given int 3"), linalg.using(3):
+        pass
 
 
 def test_a_server_without_lapack(start, nap_idl):

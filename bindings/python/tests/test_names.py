@@ -109,3 +109,8 @@ def test_a_shell_can_complete_the_names_of_functions(module):
     assert set(module.__all__) <= set(dir(module))
     assert all(hasattr(module, name) for name in dir(module))
     assert "copied" not in dir(module)
+
+
+def test_a_module_that_is_not_imported_says_how():
+    with pytest.raises(AttributeError, match=r"`linalg`: write `import farcall\.linalg`"):
+        farcall.__getattr__("linalg")

@@ -178,6 +178,13 @@ def test_an_overwritten_array_can_be_a_part_of_another(name):
     same(*changed)
 
 
+def test_a_right_side_that_may_be_overwritten_outlives_a_singular_matrix():
+    b = np.arange(2.0)
+    with pytest.raises(scipy.linalg.LinAlgError):
+        linalg.solve(np.zeros((2, 2)), b, overwrite_b=True)
+    assert b.tolist() == [0, 1]
+
+
 def test_an_array_that_cannot_be_overwritten_stays_as_it_is():
     a, b = np.asfortranarray(matrix(np.float64, 4, 4)), np.arange(4.0)
     kept = a.copy(), b.copy()
@@ -209,6 +216,11 @@ def test_the_rest_of_scipy_runs_here():
     assert fft.dct is scipy.fft.dct
     with pytest.raises(AttributeError):
         linalg.no_such_function  # noqa: B018
+
+
+def test_help_is_scipys():
+    assert fft.rfft.__doc__ == scipy.fft.rfft.__doc__
+    assert linalg.solve.__doc__ == scipy.linalg.solve.__doc__
 
 
 @pytest.mark.parametrize("kind", TYPES)

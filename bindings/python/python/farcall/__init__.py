@@ -114,6 +114,9 @@ __all__ = [
     "url",
 ]
 
+# Modules that `import farcall` leaves out.
+_MODULES = ("channel", "cuda", "fft", "flow", "joblib", "linalg", "offload", "scipy", "stubs")
+
 # Names of earlier versions, and the present ones.
 _DEPRECATED = {
     "Job": "DurableCall",
@@ -129,7 +132,8 @@ if not TYPE_CHECKING:
         """The present object of an old name."""
         present = _DEPRECATED.get(name)
         if present is None:
-            raise AttributeError(f"module `farcall` has no attribute `{name}`")
+            remedy = f": write `import farcall.{name}`" if name in _MODULES else ""
+            raise AttributeError(f"module `farcall` has no attribute `{name}`{remedy}")
         text = f"farcall.{name} is deprecated; use farcall.{present}"
         warnings.warn(text, DeprecationWarning, stacklevel=2)
         return globals()[present]

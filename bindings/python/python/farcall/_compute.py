@@ -29,7 +29,7 @@ def use(server: Server | str | None) -> None:
     the environment names, as `farcall.connect()` does.
     """
     global _for_all, _address, _is_given  # noqa: PLW0603
-    connection = connect(server) if isinstance(server, str) else server
+    connection = server if server is None or isinstance(server, Server) else connect(server)
     with _lock:
         _for_all = connection
         _address = server if isinstance(server, str) else None
@@ -51,7 +51,7 @@ if sys.platform != "win32":
 @contextlib.contextmanager
 def using(server: Server | str) -> Iterator[Server]:
     """Sends the computations of a `with` block to this server, in this thread or task only."""
-    connection = connect(server) if isinstance(server, str) else server
+    connection = server if isinstance(server, Server) else connect(server)
     token = _for_block.set(connection)
     try:
         yield connection

@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Self
 
-from ._native import Data, Handle, Interface, Parameter, RemoteArray, Source
+from ._errors import ArgumentError
+from ._native import Data, Function, Handle, Interface, Parameter, RemoteArray, Source
 
 # A group of a map computes at least this long, so that it also covers the hand-over of a call.
 _LEAST_S = 0.0025
@@ -148,6 +149,37 @@ class Stack:
                 given = entry.get(name)
                 if isinstance(given, np.ndarray):
                     np.copyto(given, value)
+
+
+class Written:
+    """The arrays that the calls of a map overwrite, of which each call needs its own."""
+
+    def __init__(self, function: Function, fixed: Mapping[str, Any]) -> None:
+        """`fixed` are the arguments that all calls share."""
+        interface = function.interface
+        passed = [p for p in interface.parameters if p.mode != "WORK"]
+        self._function = function.name
+        self._order = [] if interface.callbacks else [p.name for p in passed]
+        self._names = [p.name for p in passed if p.mode in ("OUT", "INOUT") and p.shape]
+        self._fixed = fixed
+        self._before: dict[str, Any] = {}
+
+    def check(self, entry: Any) -> None:
+        """Refuses an entry with an array of the entry before it."""
+        if isinstance(entry, Mapping):
+            own = entry
+        else:
+            values = entry if isinstance(entry, tuple) else (entry,)
+            own = dict(zip(self._order, values, strict=False))
+        for name in self._names:
+            value = own.get(name, self._fixed.get(name))
+            is_array = isinstance(value, Handle) or hasattr(value, "__dlpack__")
+            if is_array and value is self._before.get(name):
+                raise ArgumentError(
+                    f"{self._function}: argument `{name}`: two calls of a map would overwrite the "
+                    "same array: give each entry its own, such as a copy"
+                )
+            self._before[name] = value
 
 
 def _stacked(name: str, values: list[Any], axis: int) -> Any:

@@ -61,7 +61,8 @@ def durable_call(shown: DurableCall) -> str:
 
 def estimate(shown: Estimate) -> str:
     """The parts of a predicted call, and what it needs."""
-    parts = [shown.send, shown.wait, shown.exec, shown.recv]
+    # As in the times of a call, the latency is a part of the wait.
+    parts = [shown.send, shown.latency + shown.wait, shown.exec, shown.recv]
     total = "not known yet" if shown.total is None else _seconds(shown.total)
     rows = [
         ["sends", _bytes(shown.sent_bytes)],

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from numbers import Real
 from typing import Any
 
-from ._group import JOIN_S, MOST_RETURNS, Cost, Stack, checked, next_group, share
+from ._group import JOIN_S, MOST_RETURNS, Cost, Stack, Written, checked, next_group, share
 from ._native import Function, Future, Source, Times
 from ._progress import bar_class, is_shown
 
@@ -70,6 +70,7 @@ class Sweep:
         self._total = len(calls) if isinstance(calls, Sized) else None
         self._left = self._total
         self._fixed = dict(fixed)
+        self._written = Written(functions[0][1], self._fixed)
         # How several entries go into one call, from the first entry on.
         self._stack: Stack | None = None
         self._ended: queue.SimpleQueue[int | None] = queue.SimpleQueue()
@@ -374,6 +375,7 @@ class Sweep:
 
     def _put(self, function: Function, number: int, call: Any) -> None:
         """Has a server make a call of the caller."""
+        self._written.check(call)
         if number == 0:
             self._stack = Stack.of(function.interface, call, self._fixed)
             if self._stack is not None:

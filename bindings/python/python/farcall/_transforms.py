@@ -113,7 +113,7 @@ class Transforms:
 
     def irfft(self, a: _Array, factor: Any, axes: Any, out: _Array) -> Any:
         """The backward transform to real numbers."""
-        axis, real = axes[0][0], precision(a)
+        axis, real = axes[0][0], _precision(a, out)
         if real is None or not _some(a, axis) or not _fits(out, real):
             return self._local.irfft(a, factor, axes=axes, out=out)
         length = out.shape[axis]
@@ -131,12 +131,12 @@ class Transforms:
             rows = real_rows(rows_of(a, -1, length, float))
         else:
             rows = to_real_rows(rows_of(a, -1, length // 2 + 1, complex), length)
-        return back(rows, a, -1) * factor
+        return back(_scaled(rows, factor), a, -1)
 
     def _complex(
         self, local: Any, sign: int, a: _Array, factor: Any, axes: Any, out: _Array
     ) -> Any:
-        axis, real = axes[0][0], precision(a)
+        axis, real = axes[0][0], _precision(a, out)
         if real is None or not _some(a, axis) or not _fits(out, np.result_type(real, 1j)):
             return local(a, factor, axes=axes, out=out)
         length = out.shape[axis]
@@ -145,7 +145,7 @@ class Transforms:
         return _put(rows, factor, a, axis, out)
 
     def _forward(self, local: Any, odd: int, a: _Array, factor: Any, axes: Any, out: _Array) -> Any:
-        axis, real = axes[0][0], precision(a)
+        axis, real = axes[0][0], _precision(a, out)
         if (
             real is None
             or a.dtype.kind == "c"
@@ -155,6 +155,15 @@ class Transforms:
             return local(a, factor, axes=axes, out=out)
         length = 2 * (out.shape[axis] - 1) + odd
         return _put(real_rows(rows_of(a, axis, length, real)), factor, a, axis, out)
+
+
+def _precision(a: _Array, out: Any) -> np.dtype[Any] | None:
+    """That of `precision`, or that of a result with more bits."""
+    real = precision(a)
+    if real is None or not isinstance(out, np.ndarray) or out.dtype.kind not in "fc":
+        return real
+    wide = np.promote_types(real, out.real.dtype)
+    return None if wide.char == "g" else wide
 
 
 def _some(a: _Array, axis: int) -> bool:
@@ -168,10 +177,20 @@ def _fits(out: Any, kind: Any) -> bool:
 
 
 def _put(rows: _Array, factor: Any, a: _Array, axis: int, out: _Array) -> _Array:
-    if factor != 1:
-        rows *= factor
-    np.copyto(out, back(rows, a, axis), casting="same_kind")
+    np.copyto(out, back(_scaled(rows, factor), a, axis), casting="same_kind")
     return out
+
+
+def _scaled(result: _Array, factor: Any) -> _Array:
+    """The numbers of a new array times a real one, each part for itself.
+
+    As complex numbers, infinity times it would have NaN as its imaginary part.
+    """
+    if factor == 1:
+        return result
+    parts = np.ascontiguousarray(result).view(result.real.dtype)
+    parts *= factor
+    return parts.view(result.dtype)
 
 
 class Pocketfft:
@@ -244,8 +263,7 @@ def _factor(lengths: Sequence[int], norm: int) -> float:
 
 
 def _finished(result: _Array, factor: float, out: Any) -> Any:
-    if factor != 1:
-        result = result * result.real.dtype.type(factor)
+    result = _scaled(result, factor)
     if out is None:
         return np.ascontiguousarray(result)
     np.copyto(out, result)

@@ -8,6 +8,7 @@ with joblib.parallel_config(backend="farcall", servers="meta://cluster:3718"):
 """
 
 import concurrent.futures
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,9 @@ import joblib
 from joblib.parallel import ParallelBackendBase
 
 from ._executor import Executor
+
+# What joblib itself passes to every backend.
+_JOBLIBS = {*inspect.signature(joblib.Parallel).parameters, "context"}
 
 
 class Backend(ParallelBackendBase):  # type: ignore[misc]
@@ -48,6 +52,10 @@ class Backend(ParallelBackendBase):  # type: ignore[misc]
         **options: Any,
     ) -> int:
         """Prepares a `joblib.Parallel`, whose own `servers` and `retries` go first."""
+        for name in options.keys() - _JOBLIBS:
+            raise TypeError(
+                f"the backend farcall has no option {name!r}: it has servers and retries"
+            )
         known = self._settings
         wanted = (
             known[0] if servers is None else servers,

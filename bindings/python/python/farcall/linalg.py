@@ -100,8 +100,9 @@ vars(_copied).setdefault("svdvals", _svdvals)
 
 
 def __dir__() -> list[str]:
-    """The functions, for those who complete a name."""
-    return sorted(__all__)
+    """The functions and those of NumPy, for those who complete a name."""
+    here = (name for name in _HERE if hasattr(np.linalg, name))
+    return sorted({*__all__, *here})
 
 
 def __getattr__(name: str) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _native
+from .._arrays import UNMASKED
 from .._native import simulate_flow
 from ._result import Result, Sweep
 
@@ -251,11 +252,13 @@ def _check_memory(count: int) -> None:
 
 
 def _ranks(name: str, values: npt.ArrayLike) -> npt.NDArray[np.uint32]:
-    array = np.asarray(values)
+    array = np.asarray(_unmasked(name, values))
     if array.ndim != 1:
         raise ValueError(f"{name}: expected one dimension, given {array.ndim}")
-    if array.size and (array.dtype.kind not in "iu" or array.min() < 0):
+    if array.size and array.dtype.kind not in "iu":
         raise ValueError(f"{name}: expected whole numbers from 0, given {array.dtype}")
+    if array.size and array.min() < 0:
+        raise ValueError(f"{name}: expected whole numbers from 0, given {array.min()}")
     if array.size and array.max() > np.iinfo(np.uint32).max:
         raise ValueError(f"{name}: {array.max()} is too large")
     # A copy: the result simulates again with it, and the caller may change its array meanwhile.
@@ -264,10 +267,16 @@ def _ranks(name: str, values: npt.ArrayLike) -> npt.NDArray[np.uint32]:
 
 def _numbers(name: str, values: npt.ArrayLike, count: int) -> npt.NDArray[np.float64]:
     """A number for each of so many messages."""
-    array = np.asarray(values, np.float64)
+    array = np.asarray(_unmasked(name, values), np.float64)
     if array.ndim > 1 or array.size not in (1, count):
         raise ValueError(
             f"{name}: expected one number, or one for each of {count} messages, given an array of "
             f"shape {array.shape}"
         )
     return np.ascontiguousarray(np.broadcast_to(array, count))
+
+
+def _unmasked(name: str, values: npt.ArrayLike) -> npt.ArrayLike:
+    if isinstance(values, np.ma.MaskedArray):
+        raise ValueError(f"{name}: a masked array: {UNMASKED}")
+    return values

@@ -338,7 +338,9 @@ class Batched:
         x, f, problems = _solved(kernel, [a, b], b.shape, sizes)
         if overwrite_a:
             _into(a, True, f.reshape(a.shape).T)
-        return _into(b, overwrite_b, x), problems
+        # SciPy reports a singular matrix, and leaves b as it is.
+        is_singular = any(problem["is_singular"] for problem in problems)
+        return _into(b, overwrite_b and not is_singular, x), problems
 
     def _inv(
         self, a: _Array, structure: int, overwrite_a: bool, lower: bool

@@ -101,6 +101,7 @@ def _after_backends(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
             return ours(*arguments, **options)
 
     function.__module__, function.__qualname__ = __name__, name
+    function.__doc__ = theirs.__doc__
     return function
 
 
