@@ -27,8 +27,9 @@ from farcall._pickled import (
 try:
     import cloudpickle
 except ImportError:
-    text = "functions of users need cloudpickle: pip install 'farcall[executor]'"
-    raise ImportError(text) from None
+    raise ImportError(
+        "functions of users need cloudpickle: pip install 'farcall[executor]'"
+    ) from None
 
 # The blocks that this process keeps for later tasks; the last one used is at the end.
 _KEPT_BYTES = 1 << 30
