@@ -67,6 +67,22 @@ pub struct Settings {
     pub share: u64,
 }
 
+#[cfg(test)]
+impl Settings {
+    /// Settings that refuse no job, for tests.
+    fn ample() -> Settings {
+        Settings {
+            memory: u64::MAX,
+            epoch: 1,
+            slice: 1,
+            watch: 1,
+            switch_alone: false,
+            receive: 1 << 16,
+            share: 25,
+        }
+    }
+}
+
 /// A node that has joined.
 #[derive(Clone, Debug)]
 struct NodeEntry {

@@ -131,16 +131,7 @@ mod tests {
 
     /// How a gang job of three processes ends, one of which ends early.
     fn outcome(status: u8, is_missed: bool) -> (bool, Ended) {
-        let settings = Settings {
-            memory: u64::MAX,
-            epoch: 1,
-            slice: 1,
-            watch: 1,
-            switch_alone: false,
-            receive: 1,
-            share: 25,
-        };
-        let mut root = Root::new(settings, 0);
+        let mut root = Root::new(Settings::ample(), 0);
         root.handle_join("a", vec![0, 1, 2], String::new(), 0);
         let spec = JobSpec {
             processes: 3,

@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn jobs_keep_their_slots_when_nodes_come_and_go() {
-        let mut root = Root::new(settings(), 0);
+        let mut root = Root::new(Settings::ample(), 0);
         let join = |root: &mut Root, name: &str| {
             root.handle_join(name, [0, 1].to_vec(), "127.0.0.1:1".to_string(), 0)
         };
@@ -227,18 +227,6 @@ mod tests {
         join(&mut root, "b");
         let slices: Vec<_> = (0..3).map(|_| root.tree.next_slice()).collect();
         assert!(slices.contains(&Vec::from([5])), "{slices:?}");
-    }
-
-    fn settings() -> Settings {
-        Settings {
-            memory: u64::MAX,
-            epoch: 1,
-            slice: 1,
-            watch: 1,
-            switch_alone: false,
-            receive: 0,
-            share: 0,
-        }
     }
 
     #[test]

@@ -86,16 +86,7 @@ mod tests {
     /// The processors that the processes of a job share, on a node with four slots of two
     /// processors.
     fn shared(processes: u16) -> Option<u16> {
-        let settings = Settings {
-            memory: u64::MAX,
-            epoch: 1,
-            slice: 1,
-            watch: 1,
-            switch_alone: false,
-            receive: 1 << 16,
-            share: 25,
-        };
-        let mut root = Root::new(settings, 0);
+        let mut root = Root::new(Settings::ample(), 0);
         root.handle_join("a", vec![0, 1, 0, 1], "127.0.0.1:1".to_string(), 0);
         let spec = JobSpec {
             processes,
