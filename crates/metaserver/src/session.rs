@@ -8,7 +8,7 @@ use farcall_client::Address;
 use farcall_directory::session::{self, Peer};
 use farcall_rpc_proto::server::{Connection, Event};
 use farcall_rpc_proto::{Hello, Limits, ProtocolError, Transmit};
-use farcall_tls::Session as Tls;
+use farcall_tls::{Session as Tls, may_greet};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::Ordering;
@@ -191,8 +191,6 @@ impl Session<'_> {
     /// Looks at a client's first bytes: a client that does not speak TLS gets its answer in clear
     /// text.
     fn look_for_tls(&mut self) -> io::Result<()> {
-        /// How a TLS record with a part of a greeting begins (RFC 8446, 5.1).
-        const GREETING: [u8; 2] = [0x16, 0x03];
         if self.wire.tls.is_none() {
             return Ok(());
         }
@@ -200,7 +198,7 @@ impl Session<'_> {
         stream.set_read_timeout(Some(PATIENCE))?;
         let mut first = [0; 2];
         let count = stream.peek(&mut first)?;
-        if first[..count] != GREETING[..count] {
+        if !may_greet(&first[..count]) {
             (self.wire.tls, self.lacks_tls) = (None, true);
         }
         Ok(())

@@ -7,7 +7,7 @@ use crate::listen::{Accepted, bound_ahead};
 use crate::memories::Memories;
 use farcall_rpc_proto::{Chunk, Landing, Nanos, Piece, Transmit, User};
 use farcall_server_proto::{ConnectionKey, Direction, MAX_SEGMENTS, MemoryKey, Server, Shown};
-use farcall_tls::Session;
+use farcall_tls::{Session, may_greet};
 use rustix::event::epoll::EventFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{readv, writev};
@@ -206,12 +206,10 @@ impl Socket {
     /// Looks at a client's first bytes: a client that does not speak TLS gets its answer in clear
     /// text.
     fn look_for_tls(&mut self) -> io::Result<()> {
-        /// How a TLS record with a part of a greeting begins (RFC 8446, 5.1).
-        const GREETING: [u8; 2] = [0x16, 0x03];
         let mut first = [0; 2];
         let flags = RecvFlags::PEEK;
         let (count, _) = rustix::net::recv(&self.fd, &mut first, flags)?;
-        self.speaks_tls = Some(first[..count] == GREETING[..count]);
+        self.speaks_tls = Some(may_greet(&first[..count]));
         if self.lacks_tls() {
             self.session = None;
         }

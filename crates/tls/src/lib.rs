@@ -8,4 +8,4 @@ mod files;
 mod session;
 
 pub use files::{FileError, Identity, IdentityFiles, Trust, Validity, serial_number};
-pub use session::{Session, is_server_name};
+pub use session::{Session, is_server_name, may_greet};

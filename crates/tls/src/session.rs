@@ -18,6 +18,13 @@ const UNSENT_BYTES: usize = 256 << 10;
 #[derive(Debug)]
 pub struct Session(Box<Connection>);
 
+/// Whether the first bytes of a client can begin a greeting in TLS (RFC 8446, 5.1). Two bytes are
+/// enough; no bytes can begin anything.
+pub fn may_greet(first: &[u8]) -> bool {
+    const RECORD: [u8; 2] = [0x16, 0x03];
+    first.iter().zip(RECORD).all(|(byte, known)| *byte == known)
+}
+
 /// Whether a certificate with this name or address is of use: whether [`Session::client`] can ask
 /// for it. `*` stands for the first part of a name that has two more.
 pub fn is_server_name(name: &str) -> bool {

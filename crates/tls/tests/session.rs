@@ -1,7 +1,9 @@
 //! Tests both sides of a TLS connection over a non-blocking socket pair. A peer with a wrong,
 //! revoked or expired certificate is refused, and the error says why.
 
-use farcall_tls::{FileError, Identity, IdentityFiles, Session, Trust, Validity, is_server_name};
+use farcall_tls::{
+    FileError, Identity, IdentityFiles, Session, Trust, Validity, is_server_name, may_greet,
+};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType,
     IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
@@ -364,5 +366,18 @@ fn a_certificate_that_has_ended_or_ends_soon_is_noticed() {
         (YEAR + 366, Validity::Expired),
     ] {
         assert_eq!(files.validity(day(days)).unwrap(), expected, "day {days}");
+    }
+}
+
+#[test]
+fn a_client_without_tls_is_known_by_its_first_bytes() {
+    for (first, greets) in [
+        (&[0x16, 0x03, 0x01][..], true),
+        (&[0x16], true),
+        (b"", true),
+        (&[0x16, 0x04], false),
+        (b"FARC", false),
+    ] {
+        assert_eq!(may_greet(first), greets, "{first:?}");
     }
 }
