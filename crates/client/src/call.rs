@@ -214,6 +214,11 @@ impl Prepared {
         self.since.take().unwrap_or_else(Instant::now)
     }
 
+    /// When the caller asked for the call.
+    pub(crate) fn asked(&self) -> Instant {
+        self.asked
+    }
+
     /// Milliseconds that are left of a time since the caller asked for the call.
     pub(crate) fn left(&self, before: Duration) -> u64 {
         let left = before.saturating_sub(self.asked.elapsed());

@@ -406,11 +406,18 @@ fn the_time_out_of_a_large_call_counts_from_its_start() {
     assert!(took >= TIMEOUT && took < TIMEOUT + LEAST, "{took:?}");
 }
 
+/// What happens to a connection after its last byte.
+#[derive(Clone, Copy)]
+enum Then {
+    Ends,
+    Stalls,
+}
+
 /// Starts a proxy, and returns its address. The first connection leads to a server, and is slow
-/// enough that another one may pay. Each other one leads to `others`, and ends after `most` bytes.
+/// enough that another one may pay. Each other one leads to `others`, and passes `most` bytes.
 /// Proxy and server have other addresses than the client, so that the client does not take them for
 /// programs on its host.
-fn proxy(first: &str, others: &str, most: usize) -> String {
+fn proxy(first: &str, others: &str, most: usize, then: Then) -> String {
     let listener = TcpListener::bind("127.0.0.2:0").unwrap();
     let address = format!("farcall://{}", listener.local_addr().unwrap());
     let servers = [first, others].map(|server| server.replace("farcall://", ""));
@@ -421,15 +428,15 @@ fn proxy(first: &str, others: &str, most: usize) -> String {
             let (client, server) = (client.unwrap(), TcpStream::connect(server).unwrap());
             let most = if index == 0 { usize::MAX } else { most };
             let back = (server.try_clone().unwrap(), client.try_clone().unwrap());
-            thread::spawn(move || pass((client, server), most));
-            thread::spawn(move || pass(back, most));
+            thread::spawn(move || pass((client, server), most, then));
+            thread::spawn(move || pass(back, most, then));
         }
     });
     address
 }
 
 /// Passes at most so many bytes.
-fn pass((mut from, mut to): (TcpStream, TcpStream), most: usize) {
+fn pass((mut from, mut to): (TcpStream, TcpStream), most: usize, then: Then) {
     /// Time for the bytes of one write: about 60 MB/s.
     const EACH: Duration = Duration::from_millis(1);
     let mut buffer = vec![0; 64 << 10];
@@ -440,6 +447,10 @@ fn pass((mut from, mut to): (TcpStream, TcpStream), most: usize) {
     {
         left -= count;
         thread::sleep(EACH);
+    }
+    // The thread ends with the test's process.
+    while let Then::Stalls = then {
+        thread::park();
     }
     for stream in [from, to] {
         // It may be closed already.
@@ -455,7 +466,7 @@ const MUCH: usize = 96 << 20;
 fn a_connection_that_ends_while_it_is_tried_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let server = behind_a_proxy(folder.path());
-    let address = proxy(server.address(), server.address(), 2 << 20);
+    let address = proxy(server.address(), server.address(), 2 << 20, Then::Ends);
     let server = Server::connect(&address, options(8)).unwrap();
     let function = server.function("system/copy").unwrap();
     let source: Vec<u8> = (0..MUCH).map(|at| (at % 251) as u8 + 1).collect();
@@ -474,7 +485,12 @@ fn a_connection_that_ends_while_it_is_tried_loses_nothing() {
 fn another_server_at_the_address_does_not_fail_the_call() {
     let folder = tempfile::tempdir().unwrap();
     let [server, successor] = [(); 2].map(|()| behind_a_proxy(folder.path()));
-    let address = proxy(server.address(), successor.address(), usize::MAX);
+    let address = proxy(
+        server.address(),
+        successor.address(),
+        usize::MAX,
+        Then::Ends,
+    );
     let server = Server::connect(&address, options(8)).unwrap();
     let function = server.function("system/fill").unwrap();
     let mut result = vec![0; MUCH];
@@ -487,9 +503,47 @@ fn another_server_at_the_address_does_not_fail_the_call() {
     assert!(result.iter().all(|byte| *byte == 7));
 }
 
+/// An array that the call writes travels with it again if a connection stalled before. The time
+/// until then counts, too.
+#[test]
+fn the_time_out_counts_from_the_start_if_the_array_travels_again() {
+    const TIMEOUT: Duration = Duration::from_secs(8);
+    /// For this long, the client takes the stalled connection for a slow one.
+    const STALLED: Duration = Duration::from_secs(2);
+    let folder = tempfile::tempdir().unwrap();
+    let server = behind_a_proxy(folder.path());
+    let address = proxy(server.address(), server.address(), 256 << 10, Then::Stalls);
+    // Nobody opens the other end of this pipe.
+    let gate = folder.path().join("gate");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &gate, 0o600.into()).unwrap();
+    let options = Options {
+        timeout: Some(TIMEOUT),
+        ..options(8)
+    };
+    let server = Server::connect(&address, options).unwrap();
+    let function = server.function("system/gate").unwrap();
+    let mut array = vec![7; MUCH];
+    let start = Instant::now();
+    let called = function.call(&mut [
+        Argument::Scalar(Scalar::Text(gate.to_str().unwrap().into())),
+        Argument::Scalar(Scalar::Int(0)),
+        Argument::Scalar(Scalar::Int(MUCH as i64)),
+        Argument::Out(&mut array),
+    ]);
+    let (error, took) = (called.unwrap_err(), start.elapsed());
+    assert!(matches!(error, Error::Timeout { .. }), "{error}");
+    assert!(took >= TIMEOUT && took < TIMEOUT + STALLED, "{took:?}");
+}
+
 fn behind_a_proxy(folder: &Path) -> Daemon {
     std::fs::write(folder.join("system.idl"), SYSTEM).unwrap();
-    let words = ["serve", "system.idl", "--listen", "127.0.0.3:0"];
+    let words = [
+        "serve",
+        "system.idl",
+        "--listen",
+        "127.0.0.3:0",
+        "--no-sandbox",
+    ];
     farcall_system::daemon(folder, &words, &[])
 }
 

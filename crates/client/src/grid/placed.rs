@@ -218,7 +218,15 @@ impl Call {
     pub(super) fn finish(mut self) -> Result<Outcome, Error> {
         match self.in_streams()? {
             Streamed::Over(outcome) => Ok(outcome),
-            Streamed::Not(before) => Pending::from(self.start(before)?).wait(),
+            Streamed::Not(before) => {
+                let asked = self.prepared.asked();
+                let mut begun = self.start(before)?;
+                // The arrays may have travelled apart from the call in vain.
+                if let Some(attempt) = Arc::get_mut(&mut begun.attempt) {
+                    attempt.request.count_from(asked);
+                }
+                Pending::from(begun).wait()
+            }
         }
     }
 

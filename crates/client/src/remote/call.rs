@@ -163,7 +163,10 @@ impl Function {
             return Ok(outcome);
         }
         // SAFETY: the borrows outlive the call, which has ended or is given up when this returns.
-        unsafe { self.begin(prepared, arguments) }?.wait()
+        let mut attempt = unsafe { self.begin(prepared, arguments) }?;
+        // Arrays may have travelled apart from the call in vain, and other attempts have failed.
+        attempt.request.count_from(prepared.asked());
+        attempt.wait()
     }
 
     /// Submits a prepared call as a durable call. The server keeps its outcome for `keep`.

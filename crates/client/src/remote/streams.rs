@@ -165,7 +165,7 @@ impl Function {
         lent: &[Lent],
         start: Instant,
     ) -> Result<Option<Outcome>, Error> {
-        let deadline = connection.deadline_from(start);
+        let deadline = connection.deadline_from(prepared.asked());
         let of = |wanted: fn(Mode) -> bool| {
             let arrays = lent.iter().filter(|array| wanted(array.mode));
             arrays.map(|array| array.whole).collect::<Vec<Part>>()

@@ -178,6 +178,11 @@ impl Request {
         self.deadline
     }
 
+    /// Lets its time-out count from `start`, when the call of which it is a part began.
+    pub(crate) fn count_from(&mut self, start: Instant) {
+        self.deadline = self.connection.deadline_from(start);
+    }
+
     /// Lets it end at the deadline of the request that it takes over from.
     pub(crate) fn keep_deadline(&mut self, deadline: Option<Instant>) {
         self.deadline = deadline;
