@@ -483,7 +483,9 @@ impl DurableCalls {
         if let Stage::Memory(call) = stage
             && state.is_over()
         {
-            cx.step(Step::TearDown(call));
+            let text = "was ended because its user cancelled the call";
+            let reason = Failure::new(FailureKind::Cancelled, text);
+            cx.step(Step::TearDown(call, reason));
         }
         for fetch in fetches {
             self.serve_fetch(cx, fetch);
