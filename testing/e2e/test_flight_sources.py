@@ -115,6 +115,7 @@ def test_errors_name_the_flight(serve, flights):
     ).connect()
     for path, options, match in [
         ("none", {}, "does not exist .*no flight none"),
+        ("my%20runs/100%25", {}, "does not exist .*no flight my runs/100%"),
         ("data/table", {}, "column `name` of type string"),
         ("data/table", {"columns": ["gap"]}, "1 missing values in column `gap`"),
         ("data/table", {"columns": ["snow"]}, "no column `snow`, or several; it has time, wind"),

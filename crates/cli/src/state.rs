@@ -155,9 +155,13 @@ fn check(arguments: &Check) -> Result<(), Failure> {
         Place::Folder(folder) if arguments.restore => {
             let report = state::restore_calls(folder).map_err(Failure::failed)?;
             print(&arguments.form, &report, folder);
-            match report.problems.len() {
-                0 => Ok(()),
-                count => Err(Failure::failed(format!(
+            match (report.problems.len(), report.lost.len()) {
+                (0, 0) => Ok(()),
+                (0, lost) => Err(Failure::failed(format!(
+                    "lost records: {lost}; a server starts with the folder now, and only a backup \
+                     has their calls"
+                ))),
+                (count, _) => Err(Failure::failed(format!(
                     "damaged objects that remain: {count}; put their files back from a backup"
                 ))),
             }
@@ -253,13 +257,14 @@ fn print(form: &Form, report: &Report, folder: &Path) {
         problems,
         quarantined,
         repaired,
+        lost,
         restored,
     } = report;
     let words = || {
         let calls = counted(*calls, "durable call");
         let mut lines = vec![format!("{}: {calls}", folder.display())];
         let told = |problem: &Problem| format!("  {}: {}", effect(problem.effect), problem.what);
-        lines.extend(problems.iter().map(told));
+        lines.extend(problems.iter().chain(lost).map(told));
         let told = |problem: &Problem| format!("  repaired: {}", problem.what);
         lines.extend(repaired.iter().map(told));
         if *quarantined > 0 {
@@ -276,6 +281,7 @@ fn print(form: &Form, report: &Report, folder: &Path) {
             "quarantined": quarantined,
             "problems": problems.iter().map(to_json).collect::<Vec<_>>(),
             "repaired": repaired.iter().map(|problem| &problem.what).collect::<Vec<_>>(),
+            "lost": lost.iter().map(|problem| &problem.what).collect::<Vec<_>>(),
             "restored": restored.collect::<Vec<_>>(),
         })
     };

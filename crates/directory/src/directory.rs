@@ -107,6 +107,12 @@ pub enum Refusal {
         /// A function with a similar name.
         closest: Option<String>,
     },
+    /// There is no server, so that none has the function.
+    #[error(
+        "no server has joined the metaserver yet, so there is no function `{0}`; start a server \
+         with `farcall serve --metaserver`, or try again if the metaserver has just started"
+    )]
+    NobodyJoined(String),
     /// Several modules have a function with this name.
     #[error("`{name}` is several functions: {}; name one with its module", listed(.found))]
     Ambiguous {
@@ -707,6 +713,7 @@ impl Directory {
         let mut found: Vec<String> = self.functions.keys().filter(is_it).cloned().collect();
         match (found.pop(), found.is_empty()) {
             (Some(one), true) => Ok(one),
+            (None, _) if self.servers.len() == 0 => Err(Refusal::NobodyJoined(name.to_string())),
             (None, _) => Err(Refusal::Unknown {
                 name: name.to_string(),
                 closest: self.closest(name).map(str::to_string),

@@ -336,7 +336,9 @@ impl From<Refusal> for Failure {
         let kind = match refusal {
             Refusal::NotJoined => FailureKind::NotJoined,
             Refusal::Full(_) => FailureKind::Busy,
-            Refusal::Unknown { .. } | Refusal::Ambiguous { .. } => FailureKind::UnknownFunction,
+            Refusal::Unknown { .. } | Refusal::NobodyJoined(_) | Refusal::Ambiguous { .. } => {
+                FailureKind::UnknownFunction
+            }
             Refusal::NoServer { .. } => FailureKind::NoServer,
         };
         Failure::new(kind, refusal.to_string())

@@ -108,11 +108,8 @@ fn a_lease_ends_without_reports_and_holds_with_them() {
         "no server has a function `bench/nul`; did you mean `null`?"
     );
     directory.leave(T0 + 22.0, 1);
-    let unknown = Refusal::Unknown {
-        name: "null".into(),
-        closest: None,
-    };
-    assert_eq!(directory.resolve("null"), Err(unknown));
+    let nobody = Refusal::NobodyJoined("null".into());
+    assert_eq!(directory.resolve("null"), Err(nobody));
 }
 
 #[test]

@@ -342,27 +342,29 @@ impl Queue {
     }
 
     /// Removes a call that has ended or is not wanted, waiting or running. Its processor elements
-    /// are free again. Unknown calls are ignored.
-    pub fn remove(&mut self, id: u64, now: Nanos) {
+    /// are free again. Returns the seconds for which it had them, without pauses, times their
+    /// number. Unknown calls are ignored.
+    pub fn remove(&mut self, id: u64, now: Nanos) -> f64 {
         if let Some(waiting) = self.waiting.remove(&id) {
             self.leave(&waiting, now);
             self.end_deadline(waiting.request.reservation, now);
-        } else if self.running.contains_key(&id) {
-            self.resume(id, now);
-            let Some(running) = self.running.remove(&id) else {
-                return;
-            };
-            self.used -= running.pes;
-            self.used_gpus -= running.gpus;
-            let computed = now
-                .saturating_sub(running.since)
-                .saturating_sub(running.away);
-            let seconds = computed as f64 * 1e-9;
-            let used = seconds * f64::from(running.pes);
-            let paid = (running.paid, running.since);
-            self.users.settle(running.user, used, paid, now);
-            self.end_deadline(running.reservation, now);
+            return 0.0;
         }
+        self.resume(id, now);
+        let Some(running) = self.running.remove(&id) else {
+            return 0.0;
+        };
+        self.used -= running.pes;
+        self.used_gpus -= running.gpus;
+        let computed = now
+            .saturating_sub(running.since)
+            .saturating_sub(running.away);
+        let seconds = computed as f64 * 1e-9;
+        let used = seconds * f64::from(running.pes);
+        let paid = (running.paid, running.since);
+        self.users.settle(running.user, used, paid, now);
+        self.end_deadline(running.reservation, now);
+        used
     }
 
     /// Pauses a running call that waits for something else. Others may use its processor elements.

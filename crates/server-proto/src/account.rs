@@ -56,17 +56,10 @@ pub(crate) struct Recent {
 /// Totals of one user, or of a group.
 #[derive(Clone, Debug, Default)]
 pub struct UserTotals {
-    /// Calls whose results have left.
+    /// Calls whose results have left or are stored.
     pub calls: u64,
-    /// Seconds in the library, times processor elements.
+    /// Seconds for which calls had processor elements, times their number, however the calls ended.
     pub pe_seconds: f64,
-}
-
-impl UserTotals {
-    fn count(&mut self, pe_seconds: f64) {
-        self.calls += 1;
-        self.pe_seconds += pe_seconds;
-    }
 }
 
 impl Totals {
@@ -104,12 +97,7 @@ impl Totals {
         // Not for a transfer of a result or an array, which no function has computed.
         if functions.get(call.function).is_ok() {
             self.remember((key, call), nanos, bytes, now);
-            let pe_seconds = nanos[2] as f64 * 1e-9 * f64::from(call.run.pes.max(1));
-            self.users.get(call.user.name()).count(pe_seconds);
-            for (name, _) in groups.iter().filter(|(_, group)| group.has(&call.user)) {
-                let totals = self.groups.entry(name.clone());
-                totals.or_default().count(pe_seconds);
-            }
+            self.each_of(&call.user, groups, |totals| totals.calls += 1);
         }
         if let Some(counts) = self.counts_of(call.function, functions) {
             counts.done += 1;
@@ -125,6 +113,21 @@ impl Totals {
             && let Ok(function) = functions.get(call.function)
         {
             log(call, &function.interface.qualified_name(), bytes, nanos);
+        }
+    }
+
+    /// Charges a user, and the groups of the user, for processor elements that a call has had.
+    pub(crate) fn charge(&mut self, user: &User, groups: &Groups, pe_seconds: f64) {
+        if pe_seconds > 0.0 {
+            self.each_of(user, groups, |totals| totals.pe_seconds += pe_seconds);
+        }
+    }
+
+    /// Changes the totals of a user, and of the groups of the user.
+    fn each_of(&mut self, user: &User, groups: &Groups, change: impl Fn(&mut UserTotals)) {
+        change(self.users.get(user.name()));
+        for (name, _) in groups.iter().filter(|(_, group)| group.has(user)) {
+            change(self.groups.entry(name.clone()).or_default());
         }
     }
 

@@ -39,8 +39,9 @@ pub(crate) enum Step {
     RunAgain(CallKey, Failure),
     /// The journal has recorded that the call runs. Give it to its worker.
     Begin(CallKey),
-    /// End a durable call that is in memory early.
-    TearDown(CallKey),
+    /// End a durable call that is in memory early, for this reason, whose text follows the name of
+    /// its function.
+    TearDown(CallKey, Failure),
     /// Make room for calls and results on the disk that wait for memory.
     SeekRoom,
     /// Let durable calls go on whose functions have been added.

@@ -420,28 +420,27 @@ impl DurableCalls {
         let Some(id) = cx.calls[key].job_id() else {
             return;
         };
+        let stored = match stored {
+            Ok(stored) => stored,
+            Err(error) => {
+                tracing::error!("the results of {id} cannot be stored: {}", error.text);
+                let text = format!("has results that cannot be stored: {}", error.text);
+                return cx.fail(key, FailureKind::StorageFault, &text);
+            }
+        };
         let made = cx.calls[key].run.made.take();
         cx.account(key);
         cx.step(Step::Release(key));
-        match stored {
-            Ok(_) if is_over(self.durable.as_ref(), id) => {
-                cx.out.push(Action::RemoveFile(id, Content::Result))
-            }
-            Ok(stored) => {
-                let outcome = Outcome {
-                    result: Some(stored),
-                    exec: Some(exec),
-                    failure: None,
-                    made,
-                };
-                cx.step(Step::Record(id, Change::Finish, outcome));
-            }
-            Err(error) => {
-                tracing::error!("the results of {id} cannot be stored: {}", error.text);
-                let text = format!("its results cannot be stored: {}", error.text);
-                record_failure(cx, id, Failure::new(FailureKind::StorageFault, text));
-            }
+        if is_over(self.durable.as_ref(), id) {
+            return cx.out.push(Action::RemoveFile(id, Content::Result));
         }
+        let outcome = Outcome {
+            result: Some(stored),
+            exec: Some(exec),
+            failure: None,
+            made,
+        };
+        cx.step(Step::Record(id, Change::Finish, outcome));
     }
 
     /// Handles a recorded change; `None` if the journal does not know the call.
@@ -483,7 +482,9 @@ impl DurableCalls {
         if let Stage::Memory(call) = stage
             && state.is_over()
         {
-            cx.step(Step::TearDown(call));
+            let text = "was ended because its user cancelled the call";
+            let reason = Failure::new(FailureKind::Cancelled, text);
+            cx.step(Step::TearDown(call, reason));
         }
         for fetch in fetches {
             self.serve_fetch(cx, fetch);

@@ -216,13 +216,13 @@ impl Engine {
             match step {
                 Step::Enqueue(call) if cx.calls.contains(call) => self.elements.enqueue(cx, call),
                 Step::Begin(call) if cx.calls.contains(call) => self.elements.begin(cx, call),
-                Step::TearDown(call) if cx.calls.contains(call) => {
-                    self.elements.tear_down(cx, call);
+                Step::TearDown(call, reason) if cx.calls.contains(call) => {
+                    self.elements.tear_down(cx, call, &reason);
                 }
                 Step::RunAgain(call, failure) if cx.calls.contains(call) => {
                     self.durable_calls.run_again(cx, call, &failure);
                 }
-                Step::Enqueue(_) | Step::Begin(_) | Step::TearDown(_) | Step::RunAgain(..) => {}
+                Step::Enqueue(_) | Step::Begin(_) | Step::TearDown(..) | Step::RunAgain(..) => {}
                 Step::SeekRoom => {
                     durable_calls::requests::seek_room(&mut self.durable_calls, cx, &mut self.data)
                 }

@@ -55,8 +55,9 @@ impl Submission {
     ) -> Option<ConnectionKey> {
         tracing::warn!("call refused: {failure}");
         let client = self.take_client(cx);
+        let reason = Failure::new(failure.kind, format!("was ended because {failure}"));
         cx.step(match runs {
-            true => Step::TearDown(self.call),
+            true => Step::TearDown(self.call, reason),
             false => Step::Release(self.call),
         });
         let (connection, request) = client?;

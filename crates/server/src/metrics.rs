@@ -213,7 +213,7 @@ fn user_metrics(server: Overview<'_>, text: &mut Text) {
     let help = "Calls of a user whose results were sent.";
     text.counters("user_calls", help, calls);
     let used = users().map(|(user, totals)| (label(user), totals.pe_seconds));
-    let help = "Time of a user's calls in the library, times processor elements.";
+    let help = "Time for which a user's calls had processor elements, times their number.";
     text.counters("user_pe_seconds", help, used);
     let groups = || server.totals().groups.iter();
     let label = |group: &str| vec![("group", group.to_string())];
@@ -221,6 +221,6 @@ fn user_metrics(server: Overview<'_>, text: &mut Text) {
     let help = "Calls of the users of a group whose results were sent.";
     text.counters("group_calls", help, calls);
     let used = groups().map(|(group, totals)| (label(group), totals.pe_seconds));
-    let help = "Time of the calls of a group in the library, times processor elements.";
+    let help = "Time for which the calls of a group had processor elements, times their number.";
     text.counters("group_pe_seconds", help, used);
 }

@@ -22,6 +22,8 @@ use std::time::Duration;
 /// How often a check or a copy begins again because a server changes the folder meanwhile.
 const TRIES: usize = 20;
 const PAUSE: Duration = Duration::from_millis(100);
+/// What a check says about a folder without logs that can be read.
+const NO_LOGS: &str = "both logs are missing, damaged, or belong to other folders";
 
 /// Why a state folder cannot be checked, copied or repaired.
 #[derive(Debug, thiserror::Error)]
@@ -102,6 +104,8 @@ pub struct Report {
     pub quarantined: usize,
     /// What was damaged before a repair.
     pub repaired: Vec<Problem>,
+    /// Records that a repair could not bring back. The logs that it has written lack them.
+    pub lost: Vec<Problem>,
     /// Calls that a repair has brought back from files that describe them.
     pub restored: Vec<JobId>,
 }
@@ -145,8 +149,16 @@ pub fn restore_calls(folder: &Path) -> Result<Report, StateError> {
     let restored = repair(folder).map_err(|source| failed(folder, source))?;
     let after = check_once(folder)?;
     let is_gone = |problem: &Problem| !after.problems.contains(problem);
+    let is_lost = |problem: &Problem| {
+        let mut ids = restored.iter().map(ToString::to_string);
+        let is_record = problem.effect == Effect::Refused && problem.what != NO_LOGS;
+        is_record && !ids.any(|id| problem.what.contains(&id))
+    };
+    let gone = before.problems.into_iter().filter(is_gone);
+    let (lost, repaired) = gone.partition(is_lost);
     Ok(Report {
-        repaired: before.problems.into_iter().filter(is_gone).collect(),
+        repaired,
+        lost,
         restored,
         ..after
     })
@@ -267,8 +279,7 @@ fn check_once(folder: &Path) -> Result<Report, StateError> {
     let logs = match logs_of(folder)? {
         Ok(logs) => logs,
         Err(_) => {
-            let what = "both logs are missing, damaged, or belong to other folders";
-            found(what.to_string(), Effect::Refused);
+            found(NO_LOGS.to_string(), Effect::Refused);
             return Ok(report);
         }
     };

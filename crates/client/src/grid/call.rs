@@ -9,7 +9,8 @@ use crate::grid::placed::{Call, trouble, trouble_at_start};
 use crate::outcome::Outcome;
 use crate::pending::Pending;
 use crate::remote::{Begun, DurableCall, is_large};
-use farcall_directory::client::{Course, Next};
+use farcall_directory::client::{Course, Next, Trouble};
+use farcall_rpc_proto::{FailureKind, JOBS};
 use std::time::Duration;
 
 impl Function {
@@ -83,23 +84,33 @@ impl Function {
             };
             course.goes_to(place.clone());
             let server = self.grid().server(place.server, &place.address);
-            let (error, next) = match server.and_then(|server| self.at(&server)) {
+            let reached = server.and_then(|server| {
+                let keeps_calls = server.connection()?.has(JOBS);
+                Ok((keeps_calls, self.at(&server)?))
+            });
+            let (error, kept_by, changed) = match reached {
                 Err(error) => {
-                    let next = course.after(trouble_at_start(&error), None);
-                    (error, next)
+                    let kept_by = trouble_at_start(&error);
+                    (error, kept_by, None)
                 }
-                Ok(function) => match function.submit(prepared.clone(), arguments, keep) {
-                    Ok(submitted) => return Ok(submitted),
-                    Err(error) => {
-                        let next = course.after(trouble(&error), Some(true));
-                        (error, next)
+                Ok((keeps_calls, function)) => {
+                    match function.submit(prepared.clone(), arguments, keep) {
+                        Ok(submitted) => return Ok(submitted),
+                        // The metaserver does not know which servers have a state folder.
+                        Err(error) if !keeps_calls => {
+                            (error, Trouble::Failed(FailureKind::Busy), None)
+                        }
+                        Err(error) => {
+                            let kept_by = trouble(&error);
+                            (error, kept_by, Some(true))
+                        }
                     }
-                },
+                }
             };
-            if next != Next::Elsewhere {
+            if course.after(kept_by, changed) != Next::Elsewhere {
                 return Err(error);
             }
-            if let Some((place, observed)) = course.give_away(trouble(&error)) {
+            if let Some((place, observed)) = course.give_away(kept_by) {
                 self.grid().observe(&place, &observed);
             }
             before = Some(error);

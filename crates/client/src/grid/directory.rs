@@ -155,7 +155,7 @@ impl Grid {
     fn resolve(&self, name: &str) -> Result<String, Error> {
         let known = self.known();
         known.directory().resolve(name).map_err(|refusal| {
-            let is_unknown = matches!(refusal, Refusal::Unknown { .. });
+            let is_unknown = matches!(refusal, Refusal::Unknown { .. } | Refusal::NobodyJoined(_));
             // What the client knows is not what the servers have.
             let (kind, text) = match known.is_away() && is_unknown {
                 true => (

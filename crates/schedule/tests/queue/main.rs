@@ -270,7 +270,8 @@ fn a_paused_job_lets_others_compute() {
     queue.resume(1, 2 * second);
     assert_eq!((queue.used(), queue.free()), (4, 0), "it goes on at once");
     assert_eq!(queue.push(request(3), 2 * second), None);
-    queue.remove(1, 3 * second);
+    let used = queue.remove(1, 3 * second);
+    assert!((used - 4.0).abs() < 1e-6, "2 s on two: {used}");
     assert_eq!(queue.next(3 * second), None);
     queue.remove(2, 3 * second);
     let standing = queue.users(3 * second).next().expect("known");

@@ -153,6 +153,22 @@ fn a_call_that_the_journal_refuses_ends_with_its_worker_and_leaves_nothing() {
 }
 
 #[test]
+fn a_call_that_the_journal_refuses_does_not_end_as_if_its_user_had_cancelled_it() {
+    let mut engine = server();
+    submit(&mut engine, "look", ID);
+    taken(&mut engine);
+    let full = Failure::new(FailureKind::StorageFault, "the disk is full");
+    engine.handle(Event::Inserted(ID, Err(full)));
+    let mut actions = std::iter::from_fn(|| engine.cx.out.pop());
+    let reason = actions.find_map(|action| match action {
+        Action::EndWorker { reason, .. } => Some(reason),
+        _ => None,
+    });
+    let text = "was ended because the disk is full";
+    assert_eq!(reason, Some(Failure::new(FailureKind::StorageFault, text)));
+}
+
+#[test]
 fn the_results_of_a_call_that_the_journal_refuses_are_removed() {
     let mut engine = server();
     let key = submit(&mut engine, "look", ID);

@@ -17,7 +17,7 @@ use crate::map::Set;
 use crate::record::Outcome;
 use crate::worker::{Need, Posting, State, Worker};
 use crate::workers::Workers;
-use farcall_rpc_proto::{FailureKind, JobId};
+use farcall_rpc_proto::{Failure, FailureKind, JobId};
 use farcall_schedule::queue;
 use farcall_schedule::queue::Start;
 use std::collections::VecDeque;
@@ -313,8 +313,8 @@ impl Elements {
         self.admitted.retain(|admitted| *admitted != key);
     }
 
-    /// Ends a call that is in memory early.
-    pub(crate) fn tear_down(&mut self, cx: &mut Context, key: CallKey) {
+    /// Ends a call that is in memory early, for this reason.
+    pub(crate) fn tear_down(&mut self, cx: &mut Context, key: CallKey, reason: &Failure) {
         match cx.calls[key].state {
             call::State::Queued => {
                 self.leave(key);
@@ -325,10 +325,7 @@ impl Elements {
                     self.workers[worker].rest(cx.now());
                     cx.step(Step::Release(key));
                 }
-                _ => {
-                    let text = "was ended because its user cancelled the call";
-                    self.workers.end(cx, worker, FailureKind::Cancelled, text);
-                }
+                _ => self.workers.end(cx, worker, reason.kind, &reason.message),
             },
             // It ends when the disk has answered.
             _ => {}

@@ -45,8 +45,9 @@ impl Engine {
             cx.learned_since.get_or_insert(now);
         }
         deadlines::ended(&mut self.reservations, cx, key);
-        self.elements.queue.remove(key.number(), now);
+        let used = self.elements.queue.remove(key.number(), now);
         let call = &mut cx.calls[key];
+        cx.totals.charge(&call.user, &cx.settings.groups, used);
         if call.job_id().is_some() {
             return self.durable_calls.store_result(cx, key, exec);
         }
@@ -177,7 +178,8 @@ impl Engine {
         let Some(call) = cx.calls.remove(key) else {
             return;
         };
-        self.elements.queue.remove(key.number(), cx.now());
+        let used = self.elements.queue.remove(key.number(), cx.now());
+        cx.totals.charge(&call.user, &cx.settings.groups, used);
         if let Some(booking) = call.run.reservation {
             let queue = &mut self.elements.queue;
             deadlines::forget(&mut self.reservations, queue, booking, cx.now());

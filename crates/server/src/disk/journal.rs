@@ -25,7 +25,7 @@ const SOON: Duration = Duration::from_micros(100);
 const LINGERS: Duration = Duration::from_millis(20);
 /// How long it is known that the logs are in the folder.
 const KNOWN: Duration = Duration::from_secs(1);
-/// Pause before a failed write is tried again.
+/// Pause before a disk that has refused a write is tried again.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Time between two tries to write the logs anew: each writes all that they need.
 const SHORTENS_AGAIN: Duration = Duration::from_secs(60);
@@ -131,10 +131,11 @@ impl Recorder {
         // Entries that the disk refused wait for a while; new ones do not.
         loop {
             let lingers = until.map(|at| at.saturating_duration_since(Instant::now()));
-            let patience = match has_failed {
+            let rest = match has_failed {
                 true => PATIENCE,
-                false => lingers.unwrap_or(TELLS_TIME),
+                false => TELLS_TIME,
             };
+            let patience = lingers.unwrap_or(rest);
             let is_due = match queue.recv_timeout(patience) {
                 Ok(message) => self.gather(message, queue, &mut batch) != Haste::Later,
                 Err(RecvTimeoutError::Timeout) => true,
@@ -142,8 +143,10 @@ impl Recorder {
             };
             if is_due {
                 until = None;
-                has_failed = !self.write(&mut batch);
-                if !has_failed && waits.is_none_or(|end| Instant::now() >= end) {
+                let is_done = self.write(&mut batch);
+                // New calls that the disk refused are not tried again, but the disk is.
+                has_failed = self.trouble.known().is_some();
+                if is_done && waits.is_none_or(|end| Instant::now() >= end) {
                     waits = self.shorten();
                 }
             } else {
@@ -224,11 +227,16 @@ impl Recorder {
         Some(Instant::now() + SHORTENS_AGAIN)
     }
 
-    /// Records how long the server has served, and removes what was in quarantine long enough.
+    /// Records how long the server has served, and removes what was in quarantine long enough. A
+    /// disk that has refused records must have room for others, too.
     fn tell_time(&self) -> io::Result<()> {
         let now = self.served.now();
         self.quarantine.expire(now.served, self.keep_s);
+        let is_in_trouble = self.trouble.known().is_some();
         let mut book = self.shelf.lock();
+        if is_in_trouble {
+            book.try_room()?;
+        }
         book.ledger.tell_time(now);
         book.write_batch()
     }

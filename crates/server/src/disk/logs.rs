@@ -4,10 +4,10 @@
 //! log is kept in the quarantine, and written anew from the other one.
 //! [`Batch`] appends.
 
-use super::batch::{Batch, Room, stays_in_place};
+use super::batch::{Batch, ROOM, Room, stays_in_place};
 use super::guard::{private_file, sync_folder};
 use super::quarantine::Quarantine;
-use super::{DiskError, problem};
+use super::{ARRAYS, DiskError, problem};
 use farcall_rpc_proto::JobId;
 use farcall_server_proto::ledger::{self, Damage, Ledger, Moment, Rebuilt, Spot};
 use farcall_server_proto::log::{self, Found, Merged, Place, Scanner, Verdict, merge};
@@ -379,6 +379,17 @@ impl Book {
                 "the open logs are not in it any more",
             )),
         }
+    }
+
+    /// Tries whether the disk has room for more records. Nothing of the try remains, and nothing is
+    /// synced.
+    ///
+    /// # Errors
+    /// It has none, or cannot be written.
+    pub(super) fn try_room(&self) -> io::Result<()> {
+        let mut nameless = tempfile::tempfile_in(self.path.join(ARRAYS))?;
+        let zeros = vec![0; 2 * ROOM];
+        nameless.write_all(&zeros)
     }
 
     /// Nothing is recorded while a start would not find the logs that have it.

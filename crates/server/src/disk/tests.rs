@@ -392,6 +392,16 @@ fn a_backup_that_could_not_be_restored_is_none() {
         Err(state::StateError::Lost(path)) if path == folder
     ));
     assert_eq!(fs::read_dir(&copied).unwrap().count(), 0);
+    // No file describes the calls of the damaged records either.
+    for array in fs::read_dir(folder.join(ARRAYS)).unwrap() {
+        fs::remove_file(array.unwrap().path()).unwrap();
+    }
+    let report = state::restore_calls(&folder).unwrap();
+    assert_eq!(report.restored, []);
+    assert!(!report.lost.is_empty(), "{report:?}");
+    assert!(open(&folder).is_ok());
+    let report = state::restore_calls(&folder).unwrap();
+    assert_eq!(report.lost, [], "the logs lack them now");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //! the setting. Users outside a group do not notice its quotas.
 
 use super::{add_token, connect_as, folder, start};
-use farcall_client::{Argument, ArrayForm, Scalar, Server};
-use farcall_system::{ServerProcess, wait_until};
+use farcall_client::{Argument, ArrayForm, Credentials, Options, Scalar, Server};
+use farcall_system::{BOUND, ServerProcess, wait_until};
 
 #[test]
 fn one_user_has_no_more_than_is_allowed() {
@@ -46,6 +46,28 @@ fn one_user_has_no_more_than_is_allowed() {
     assert!(fill(900_000).unwrap().iter().all(|byte| *byte == 7));
     let refused = fill(1_100_000).unwrap_err().to_string();
     assert!(refused.contains("memory_per_user"), "{refused}");
+}
+
+/// Over TCP, the server would take the user for another one, with arrays and quotas of its own.
+#[test]
+fn a_user_with_too_many_connections_does_not_become_another_user() {
+    let folder = folder("connections");
+    let config = "[limits]\nconnections_per_user = 2\n";
+    std::fs::write(folder.join("farcall.toml"), config).unwrap();
+    let server = start(&folder, &["--config", "farcall.toml"]);
+    let connect = || {
+        let options = Options {
+            timeout: Some(BOUND),
+            credentials: Credentials::default(),
+            ..Options::default()
+        };
+        Server::connect(server.address(), options)
+    };
+    let open = [(); 2].map(|()| connect().unwrap());
+    let refused = connect().unwrap_err().to_string();
+    assert!(refused.contains("has 2 connections"), "{refused}");
+    drop(open);
+    wait_until("room for a connection", || connect().is_ok());
 }
 
 /// A server where alice and bob are in a group with these quotas, and its clients alice, bob and

@@ -654,3 +654,25 @@ fn a_durable_call_goes_to_a_server_that_answers() {
     assert_eq!(job.address().to_string(), busy);
     drop(long);
 }
+
+#[test]
+fn a_durable_call_goes_to_a_server_with_a_state_folder() {
+    let mut cluster = Cluster::new();
+    let metaserver = cluster.metaserver(&[]);
+    cluster.serve(&[metaserver.address()], &["--pes", "1"]);
+    cluster.serve(&[metaserver.address()], &["--pes", "1", "--state", "state"]);
+    wait_for_servers(metaserver.address(), 2);
+    let server = connect(metaserver.address());
+    let again = server.function("again").unwrap();
+    let with_folder = cluster.servers[1].address();
+    for _ in 0..6 {
+        let arguments = &mut [
+            Argument::Scalar(Scalar::Int(1)),
+            Argument::Scalar(Scalar::Float(0.0)),
+            Argument::Out(&mut [0; 8]),
+        ];
+        let job = again.submit(arguments, None).unwrap();
+        assert_eq!(job.address().to_string(), with_folder);
+    }
+    assert_eq!(serving(metaserver.address()).len(), 2, "neither is lost");
+}

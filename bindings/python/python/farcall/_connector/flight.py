@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.flight as fl
@@ -128,7 +129,7 @@ class _Service:
         if ticket is not None:
             return [fl.Ticket(ticket.encode())]
         path = self._address.path.removeprefix("/").removesuffix("/").split("/")
-        descriptor = fl.FlightDescriptor.for_path(*path)
+        descriptor = fl.FlightDescriptor.for_path(*map(unquote, path))
         info = self._client.get_flight_info(descriptor, self._options(self._headers))
         parts = info.endpoints
         for part in parts:

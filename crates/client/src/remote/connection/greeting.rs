@@ -57,10 +57,13 @@ const MOST_SILENCE: Duration = Duration::from_secs(3);
 const MOST_WAYS: usize = 16;
 
 impl Connection {
-    /// Connects and exchanges greetings. Changes to a Unix socket if the server offers one.
+    /// Connects and exchanges greetings. Changes to a Unix socket if the server offers one. If the
+    /// server refuses the client there, the connection over TCP serves only a client that has
+    /// proved its token: the server would take any other for another user.
     pub(crate) fn open(address: &Address, options: &Options) -> Result<Arc<Connection>, Error> {
         let connection = Connection::open_by(address, options, None)?;
         let local = connection.lock().peer.local.take();
+        let is_proved = connection.lock().peer.signature.is_some();
         let may_change = options.same_host && !options.credentials.is_stranger();
         let may_change = may_change && connection.socket.is_within_host();
         let may_change = may_change && !connection.socket.is_unix();
@@ -68,7 +71,12 @@ impl Connection {
             return Ok(connection);
         };
         let connect = Socket::connect_local(&name, options);
-        Ok(Connection::over(connect, address, options).unwrap_or(connection))
+        match Connection::over(connect, address, options) {
+            Ok(changed) => Ok(changed),
+            Err(Error::Interrupted) => Err(Error::Interrupted),
+            Err(error @ Error::Refused { .. }) if !is_proved && !error.was_cut_off() => Err(error),
+            Err(_) => Ok(connection),
+        }
     }
 
     /// Connects and exchanges greetings, at another address of the server if one is given.

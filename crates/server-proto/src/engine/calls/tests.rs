@@ -202,6 +202,33 @@ fn a_durable_call_without_memory_is_read_again_and_at_last_fails() {
     }
 }
 
+#[test]
+fn a_durable_call_whose_results_the_disk_refuses_counts_as_failed() {
+    let (mut engine, worker) = ready();
+    let key = submitted(&mut engine, true);
+    assert!(play(&mut engine, 0));
+    let finished = Finished {
+        exec_nanos: 1,
+        failure: None,
+    };
+    engine.handle(Event::Finished(worker, key, finished));
+    let mut actions = std::iter::from_fn(|| engine.cx.out.pop());
+    let ticket = actions.find_map(|action| match action {
+        Action::WriteFile { ticket, .. } => Some(ticket),
+        _ => None,
+    });
+    let error = DiskError {
+        is_full: true,
+        is_damage: false,
+        text: "no room".into(),
+    };
+    engine.handle(Event::Written(ticket.unwrap(), Err(error)));
+    assert!(!engine.cx.calls.contains(key));
+    let (number, _) = engine.cx.functions.describe("fill").unwrap();
+    let counts = engine.cx.functions.counts_mut(number).unwrap();
+    assert_eq!((counts.done, counts.failed), (0, 1));
+}
+
 /// Stores an array of zeros.
 fn array(engine: &mut Engine) -> HandleId {
     array_of(engine, 3)

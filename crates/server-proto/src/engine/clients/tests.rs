@@ -134,6 +134,24 @@ fn a_client_that_has_left_counts_no_more() {
     }
 }
 
+/// As in the shares of the queue, which the status shows.
+#[test]
+fn the_processor_time_of_a_failed_call_counts() {
+    let (mut server, worker) = server();
+    let mut anne = Client::connect(&mut server, "anne");
+    let call = anne.call(&mut server, 8000).unwrap();
+    server.set_time(at(3));
+    let failed = Finished {
+        exec_nanos: 1,
+        failure: Some(Failure::new(FailureKind::Internal, "it fails")),
+    };
+    server.handle(Event::Finished(worker, call, failed));
+    let mut users = server.engine().cx.totals.users.iter();
+    let (name, totals) = users.next().unwrap();
+    assert_eq!((name, totals.calls), ("anne", 0));
+    assert!(totals.pe_seconds > 1.9, "{totals:?}");
+}
+
 #[test]
 fn results_that_nobody_wants_and_reads_do_not_hold_memory_for_ever() {
     for is_cancelled in [false, true] {

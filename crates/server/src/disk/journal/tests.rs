@@ -266,6 +266,11 @@ fn a_folder_that_was_removed_is_noticed_and_can_be_put_back() {
     assert!(opened.disk.trouble.known().is_some());
     fs::remove_dir(&folder).unwrap();
     fs::rename(&aside, &folder).unwrap();
+    let until = Instant::now() + 20 * KNOWN;
+    while opened.disk.trouble.known().is_some() {
+        assert!(Instant::now() < until, "it is not noticed without a call");
+        std::thread::sleep(KNOWN / 20);
+    }
     opened.insert(255);
     drop(opened);
     let records = open(&folder).unwrap().records;
