@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from ._errors import ArgumentError
 from ._native import Data, Function, Handle, Interface, Parameter, RemoteArray, Source
@@ -100,7 +100,7 @@ class Stack:
         self._returned = [p.name for p in returned]
 
     @classmethod
-    def of(cls, interface: Interface, entry: Any, fixed: Mapping[str, Any]) -> Self | None:
+    def of(cls, interface: Interface, entry: Any, fixed: Mapping[str, Any]) -> "Stack | None":
         """The stack of a function whose entries are like this one; `None` if it takes no list."""
         if not isinstance(entry, Mapping) or not entry:
             return None
