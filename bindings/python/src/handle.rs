@@ -10,10 +10,10 @@ use crate::source::{Receipt, Source};
 use farcall_client::{Argument, ArrayForm, DataName, DataStatus, Error, HandleId, NoName};
 use farcall_idl::{ArrayLayout, Order, Param, Type};
 use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyTuple};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The handle of a stored array, which calls take as an array. Calls use the array in the order in
@@ -354,6 +354,20 @@ impl Data {
     #[getter]
     fn name(&self) -> String {
         self.name.to_string()
+    }
+
+    /// For NumPy, which would make an array that has this object: the data are at a server.
+    #[pyo3(signature = (*_args, **_options))]
+    fn __array__(
+        &self,
+        _args: &Bound<'_, PyTuple>,
+        _options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        let name = self.__repr__();
+        Err(PyTypeError::new_err(format!(
+            "{name} names data at a server, and is not an array here. Get the array with \
+             server.get({name})"
+        )))
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {

@@ -6,8 +6,9 @@ use crate::array;
 use crate::error;
 use crate::record::{self, Reduced};
 use farcall_client::Rows;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PySlice};
+use pyo3::types::{PyDict, PySlice, PyTuple};
 
 /// Stands for an array at an address outside of Farcall; calls take it as an array. The server of
 /// the call reads it.
@@ -155,6 +156,20 @@ impl Source {
     #[getter]
     fn address(&self) -> &str {
         &self.source.address
+    }
+
+    /// For NumPy, which would make an array that has this object: servers read the address.
+    #[pyo3(signature = (*_args, **_options))]
+    fn __array__(
+        &self,
+        _args: &Bound<'_, PyTuple>,
+        _options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        let name = self.__repr__();
+        Err(PyTypeError::new_err(format!(
+            "{name} is an address that servers read, and is not an array here. Get the array with \
+             server.put({name}).get()"
+        )))
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
