@@ -277,8 +277,22 @@ impl Handle {
 
     /// Lets the server write the array to an address, `farcall.url(...)`, if its operator allows
     /// it. All of the array is there afterwards, or an error says why nothing is.
-    fn write(&self, py: Python<'_>, destination: &Bound<'_, Source>) -> PyResult<Receipt> {
-        let destination = destination.get().client();
+    fn write(&self, py: Python<'_>, destination: &Bound<'_, PyAny>) -> PyResult<Receipt> {
+        let Ok(source) = destination.cast::<Source>() else {
+            let element = array::dtype_name(self.ty());
+            let shape = array::shape_text(&self.client.form().shape);
+            let expected = format!(
+                "farcall.url(...), an address to which the server writes this {element} array of \
+                 shape {shape}"
+            );
+            let mut given = error::describe(destination);
+            if destination.cast::<PyUntypedArray>().is_ok() {
+                given.push_str(": store another array with `Server.put`");
+            }
+            let name = "Handle.write";
+            return Err(error::argument(py, name, "destination", &expected, &given));
+        };
+        let destination = source.get().client();
         self.ask(py, |handle| handle.write(destination))
             .map(Receipt::from)
     }
