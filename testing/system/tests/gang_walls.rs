@@ -251,6 +251,20 @@ fn a_script_whose_interpreter_is_missing_names_it() {
     assert_eq!(output.status.code(), Some(125));
 }
 
+#[test]
+fn a_folder_whose_name_is_no_text_is_a_failure_of_farcall() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path().join(std::ffi::OsStr::from_bytes(b"na\xefve"));
+    std::fs::create_dir(&folder).expect("a folder");
+    let mut command = farcall();
+    command.args(["gang", "run", "-n", "1", "--", "true"]);
+    let output = command.current_dir(&folder).output().expect("it runs");
+    let told = text(&output.stderr);
+    assert!(told.contains("its name is not UTF-8"), "{told}");
+    assert_eq!(output.status.code(), Some(125));
+}
+
 /// The shared memory of its own does not lead a job out of the root folder of its daemon.
 #[test]
 fn the_jobs_of_a_daemon_with_another_root_folder_stay_there() {
