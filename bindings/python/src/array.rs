@@ -707,7 +707,7 @@ pub(crate) fn describe(array: &Bound<'_, PyUntypedArray>) -> String {
     )
 }
 
-fn shape_text(shape: &[u64]) -> String {
+pub(crate) fn shape_text(shape: &[u64]) -> String {
     let sizes: Vec<String> = shape.iter().map(u64::to_string).collect();
     match sizes.len() {
         1 => format!("({},)", sizes[0]),

@@ -10,8 +10,8 @@ use crate::origin;
 use crate::server::seconds;
 use crate::times::Times;
 use farcall_client::{Error, Pending, Progress};
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::exceptions::asyncio::CancelledError;
+use pyo3::exceptions::{PyAttributeError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
@@ -263,6 +263,16 @@ impl Future {
         let future = slf.clone().unbind();
         slf.get()
             .tell(slf.py(), move |py| callback.call1(py, (future,)).map(drop))
+    }
+
+    /// `wait` and `as_completed` of `concurrent.futures` ask for it, and need their own futures.
+    #[getter]
+    fn _condition(&self) -> PyResult<()> {
+        Err(PyAttributeError::new_err(
+            "concurrent.futures does not wait for a farcall.Future. Wait for a \
+             concurrent.futures.Future whose `set_result` you have passed to `add_done_callback` \
+             of the farcall.Future, or `await` it",
+        ))
     }
 
     /// Calls `told()` in the same manner, for a coroutine that waits for that.

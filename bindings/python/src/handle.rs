@@ -4,15 +4,16 @@
 use crate::array;
 use crate::error;
 use crate::origin::{self, Origin};
+use crate::record::{self, Reduced};
 use crate::server::Server;
 use crate::source::{Receipt, Source};
 use farcall_client::{Argument, ArrayForm, DataName, DataStatus, Error, HandleId, NoName};
 use farcall_idl::{ArrayLayout, Order, Param, Type};
 use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyTuple};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The handle of a stored array, which calls take as an array. Calls use the array in the order in
@@ -276,8 +277,22 @@ impl Handle {
 
     /// Lets the server write the array to an address, `farcall.url(...)`, if its operator allows
     /// it. All of the array is there afterwards, or an error says why nothing is.
-    fn write(&self, py: Python<'_>, destination: &Bound<'_, Source>) -> PyResult<Receipt> {
-        let destination = destination.get().client();
+    fn write(&self, py: Python<'_>, destination: &Bound<'_, PyAny>) -> PyResult<Receipt> {
+        let Ok(source) = destination.cast::<Source>() else {
+            let element = array::dtype_name(self.ty());
+            let shape = array::shape_text(&self.client.form().shape);
+            let expected = format!(
+                "farcall.url(...), an address to which the server writes this {element} array of \
+                 shape {shape}"
+            );
+            let mut given = error::describe(destination);
+            if destination.cast::<PyUntypedArray>().is_ok() {
+                given.push_str(": store another array with `Server.put`");
+            }
+            let name = "Handle.write";
+            return Err(error::argument(py, name, "destination", &expected, &given));
+        };
+        let destination = source.get().client();
         self.ask(py, |handle| handle.write(destination))
             .map(Receipt::from)
     }
@@ -355,6 +370,20 @@ impl Data {
         self.name.to_string()
     }
 
+    /// For NumPy, which would make an array that has this object: the data are at a server.
+    #[pyo3(signature = (*_args, **_options))]
+    fn __array__(
+        &self,
+        _args: &Bound<'_, PyTuple>,
+        _options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        let name = self.__repr__();
+        Err(PyTypeError::new_err(format!(
+            "{name} names data at a server, and is not an array here. Get the array with \
+             server.get({name})"
+        )))
+    }
+
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let make = py.import("farcall")?.getattr("data")?;
         let arguments = PyTuple::new(py, [self.name.to_string()])?;
@@ -372,8 +401,12 @@ impl Data {
     }
 }
 
+/// What a pickle of a status has.
+type Fields = (String, String, u64, bool, Vec<u64>, u64, Vec<String>);
+
 /// The status of named data.
 #[pyclass(frozen, get_all, name = "DataStatus", module = "farcall")]
+#[derive(Clone)]
 pub(crate) struct KnownData {
     /// The name.
     name: String,
@@ -407,6 +440,33 @@ impl From<DataStatus> for KnownData {
 
 #[pymethods]
 impl KnownData {
+    #[staticmethod]
+    fn _make(fields: Fields) -> KnownData {
+        let (name, owner, version, shared, shape, nbytes, holders) = fields;
+        KnownData {
+            name,
+            owner,
+            version,
+            shared,
+            shape,
+            nbytes,
+            holders,
+        }
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Reduced<'py, Fields>> {
+        let KnownData {
+            name,
+            owner,
+            version,
+            shared,
+            shape,
+            nbytes,
+            holders,
+        } = slf.get().clone();
+        record::reduce(slf, (name, owner, version, shared, shape, nbytes, holders))
+    }
+
     fn __repr__(&self) -> String {
         let KnownData {
             name,

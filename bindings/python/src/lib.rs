@@ -21,6 +21,7 @@ mod memory;
 mod notebook;
 mod object;
 mod origin;
+mod record;
 mod reservation;
 mod result;
 mod scalar;

@@ -4,9 +4,11 @@
 
 use crate::array;
 use crate::error;
+use crate::record::{self, Reduced};
 use farcall_client::Rows;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PySlice};
+use pyo3::types::{PyDict, PySlice, PyTuple};
 
 /// Stands for an array at an address outside of Farcall; calls take it as an array. The server of
 /// the call reads it.
@@ -92,8 +94,12 @@ fn rows_of(py: Python<'_>, rows: &Bound<'_, PySlice>) -> PyResult<Rows> {
     }
 }
 
+/// What a pickle of a receipt has.
+type Fields = (String, u64, String, Option<String>);
+
 /// What a call has written to an address instead of returning the array.
 #[pyclass(frozen, get_all, module = "farcall")]
+#[derive(Clone)]
 pub(crate) struct Receipt {
     /// The address.
     address: String,
@@ -118,6 +124,27 @@ impl From<farcall_client::Receipt> for Receipt {
 
 #[pymethods]
 impl Receipt {
+    #[staticmethod]
+    fn _make(fields: Fields) -> Receipt {
+        let (address, nbytes, sha256, version) = fields;
+        Receipt {
+            address,
+            nbytes,
+            sha256,
+            version,
+        }
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Reduced<'py, Fields>> {
+        let Receipt {
+            address,
+            nbytes,
+            sha256,
+            version,
+        } = slf.get().clone();
+        record::reduce(slf, (address, nbytes, sha256, version))
+    }
+
     fn __repr__(&self) -> String {
         format!("<{} bytes at {}>", self.nbytes, self.address)
     }
@@ -129,6 +156,20 @@ impl Source {
     #[getter]
     fn address(&self) -> &str {
         &self.source.address
+    }
+
+    /// For NumPy, which would make an array that has this object: servers read the address.
+    #[pyo3(signature = (*_args, **_options))]
+    fn __array__(
+        &self,
+        _args: &Bound<'_, PyTuple>,
+        _options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<()> {
+        let name = self.__repr__();
+        Err(PyTypeError::new_err(format!(
+            "{name} is an address that servers read, and is not an array here. Get the array with \
+             server.put({name}).get()"
+        )))
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {

@@ -1,6 +1,7 @@
 """Futures: many calls under way on one connection."""
 
 import asyncio
+import concurrent.futures
 import gc
 import threading
 import time
@@ -120,6 +121,19 @@ def test_await(server):
         return await main()
 
     assert asyncio.run(gather()) == list(range(10))
+
+
+def test_concurrent_futures_says_how_to_wait(server):
+    calls = [server.function("bench/null").call_async(1) for _ in range(3)]
+    for waits in (concurrent.futures.wait, concurrent.futures.as_completed):
+        with pytest.raises(AttributeError, match="whose `set_result` you have passed"):
+            list(waits(calls))
+    ends = [concurrent.futures.Future() for _ in calls]
+    for call, end in zip(calls, ends, strict=True):
+        call.add_done_callback(end.set_result)
+    done = [end.result() for end in concurrent.futures.as_completed(ends, timeout=30)]
+    assert {id(call) for call in done} == {id(call) for call in calls}
+    assert all(call.result() is None for call in done)
 
 
 def test_threads_share_one_connection(server):

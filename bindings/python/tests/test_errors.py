@@ -446,6 +446,19 @@ def interrupted(address, waits, **environment):
             process.kill()
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (np.ones(4, np.float32), r"given float32 array of shape \(4,\): store another array"),
+        ("a.npy", "given str 'a.npy'"),
+    ],
+)
+def test_a_stored_array_is_written_to_an_address(server, given, told):
+    stored = server.put(np.ones((2, 3)))
+    with pytest.raises(farcall.ArgumentError, match=rf"float64 array of shape \(2, 3\), {told}"):
+        stored.write(given)
+
+
 def test_ctrl_c_ends_a_wait_for_a_connection(tmp_path):
     def waits(process):
         return "poll" in pathlib.Path(f"/proc/{process.pid}/wchan").read_text()

@@ -46,6 +46,12 @@ def test_functions_and_lambdas_run_at_the_server(executor):
     assert isinstance(executor, concurrent.futures.Executor) and executor._max_workers == 2
 
 
+def test_a_task_that_connects_is_told_that_it_has_no_network(executor):
+    task = executor.submit(lambda: farcall.connect("farcall://127.0.0.1:1"))
+    with pytest.raises(farcall.ConnectionError, match=r"no network.*`network = true` below"):
+        task.result()
+
+
 def test_an_executor_in_a_transaction_is_refused(remote):
     servers = [farcall.connect(remote.address)]
     with pytest.raises(RuntimeError, match="before the block"), farcall.transaction(servers):

@@ -6,7 +6,7 @@ import types
 import farcall
 import numpy as np
 import pytest
-from farcall._group import Cost, Stack, checked, next_group, share
+from farcall._group import Cost, Stack, Written, checked, next_group, share
 from farcall._sweep import Sweep
 
 
@@ -144,6 +144,26 @@ def test_other_entries_are_calls_of_their_own():
     # A result without a part for each entry would be that of the whole group.
     of.parameters = [p for p in of.parameters if p.name != "bounds"]
     assert Stack.of(of, {"boxes": box}, {"n": 2}) is None
+
+
+def test_no_two_calls_of_a_map_overwrite_the_same_array():
+    function = types.SimpleNamespace(name="f", interface=interface())
+    written, box, bounds, texts = Written(function, {}), np.zeros(4), np.zeros(4), ["a"]
+    for _ in range(100):
+        written.check({"boxes": box, "bounds": np.zeros(4)})
+        written.check({"bounds": np.zeros(0)})
+    written.check({"bounds": bounds})
+    written.check({"bounds": texts})
+    for again in (bounds, bounds[:2], texts):
+        written.check({"bounds": np.zeros(4)})
+        with pytest.raises(farcall.ArgumentError, match=r"`bounds`.*the same array"):
+            written.check({"bounds": again})
+    with pytest.raises(farcall.ArgumentError, match=r"`bounds`.*the same array"):
+        written.check((1, 4, box, 1.0, bounds))
+    shared = Written(function, {"bounds": bounds})
+    shared.check({"boxes": box})
+    with pytest.raises(farcall.ArgumentError, match=r"`bounds`.*the same array"):
+        shared.check({"boxes": box})
 
 
 def test_a_map_fails_if_nobody_tells_where_files_are():

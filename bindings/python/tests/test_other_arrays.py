@@ -123,3 +123,17 @@ def test_two_threads_may_release_the_arrays_of_a_device():
     device._unused = Taken([1, 2])
     device._call("memory")
     assert called[-1] == "memory"
+
+
+@pytest.mark.parametrize(
+    ("given", "remedy"),
+    [
+        (farcall.data("atoms"), r"server\.get\(farcall\.data\("),
+        (farcall.url("folder:atoms.npy"), r"server\.put\(farcall\.url\("),
+    ],
+)
+def test_numpy_makes_no_array_of_a_name_or_an_address(given, remedy):
+    with pytest.raises(TypeError, match=f"not an array here.*{remedy}"):
+        np.asarray(given)
+    with pytest.raises(TypeError, match=remedy):
+        np.array(given, dtype=np.float64, copy=True)

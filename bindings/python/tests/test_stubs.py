@@ -23,11 +23,21 @@ def solve(server: farcall.Server, a: np.ndarray, b: np.ndarray) -> int:
     future = dgesv(server).call_async(n=n, nrhs=1, a=a, lda=n, b=b, ldb=n)
     pivots = np.zeros(n, np.int32)
     dgesv(server)(n, 1, a, n, pivots, b, n, np.zeros(1, np.int32))
-    return int(result.info) + int(future.result().ipiv[0])
+    dgesv(server)(n, 1, a, n, None, b)
+    stored = server.put(a)
+    dgesv(server).with_output()(a=stored, b=b, timeout=30.0)
+    likely = dgesv(server).estimate(n=n, nrhs=1, lda=n, ldb=n).total
+    job: str = dgesv(server).submit(a=a, b=b).id
+    sweep = dgesv(server).map([{"a": a, "b": b}], nrhs=1, group=1)
+    first = sum(int(each.info) for each in sweep)
+    return int(result.info) + int(future.result().ipiv[0]) + first + len(job) + int(likely or 0)
 """
 WRONG = {
     'dgesv(server)(n="many", nrhs=1, a=a, lda=n, b=b, ldb=n)': "No overload variant",
-    "dgesv(server)(n=n, nrhs=1, a=a, lda=n, b=b)": "No overload variant",
+    "dgesv(server)(n=n, nrhs=1, a=a, lda=n, ldb=n)": "No overload variant",
+    "dgesv(server).submit(a=a, b=b, ipiv=i)": "No overload variant",
+    "dgesv(server).estimate(m=n)": "Unexpected keyword argument",
+    "next(iter(dgesv(server).map([]))).x": 'has no attribute "x"',
     "dgesv(server)(n=n, nrhs=1, a=a, lda=n, b=b, ldb=n).x": 'has no attribute "x"',
     "dgesv(server)(n=n, nrhs=1, a=i, lda=n, b=b, ldb=n)": "incompatible type",
 }
@@ -58,7 +68,7 @@ def test_they_compute_and_name_their_results(server, folder, monkeypatch):
     monkeypatch.syspath_prepend(folder)
     lapack = importlib.import_module("lapack")
     a, b = np.asfortranarray(np.diag([2.0, 4.0])), np.array([2.0, 8.0])
-    solved = lapack.dgesv(server)(n=2, nrhs=1, a=a, lda=2, b=b, ldb=2)
+    solved = lapack.dgesv(server)(nrhs=1, a=a, b=b, ldb=2)
     assert solved.info == 0 and b.tolist() == [1, 2]
     assert solved._fields == lapack.dgesv_result._fields
     assert lapack.dgesv_function.__doc__.startswith("Solve A X = B")

@@ -164,15 +164,17 @@ impl Source {
         let mut before = BTreeMap::new();
         for path in self.files()? {
             let (mut lines, mut is_empty) = (open(&path)?, true);
+            let mut teller = String::new();
             for told in &mut lines {
                 let told = told.map_err(Failure::failed)?;
                 is_empty = false;
                 let time = told.line.time();
-                if matches!(told.line, Line::Record(_)) {
+                if let Line::Record(header) = &told.line {
+                    teller.clone_from(&header.server);
                     take(&told)?;
                 } else if time.is_some_and(|time| time < from) {
                     if let Some(subject) = subject(&told.line) {
-                        before.insert(subject, told);
+                        before.insert((subject, teller.clone()), told);
                     }
                 } else if time.is_none_or(|time| time < to) {
                     for (_, told) in std::mem::take(&mut before) {
@@ -229,9 +231,9 @@ fn open(path: &Path) -> Result<Lines<io::BufReader<std::fs::File>>, Failure> {
     .map_err(Failure::failed)
 }
 
-/// What a line describes that holds until another line about it: a server, or its path to a host.
-/// The last part is whether a server tells it of itself: a metaserver knows when the server was
-/// lost, and not the policy of its queue.
+/// What a line describes that holds until its writer tells of it again: a server, or its path to a
+/// host. The last part is whether a server tells it of itself: a metaserver knows when the server
+/// was lost, and not the policy of its queue.
 fn subject(line: &Line) -> Option<(String, String, bool)> {
     match line {
         Line::Server(server) => {
@@ -246,7 +248,7 @@ fn subject(line: &Line) -> Option<(String, String, bool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use farcall_record::Server;
+    use farcall_record::{Header, Link, SCHEMA, Server};
 
     #[test]
     fn what_a_server_and_a_metaserver_say_holds_side_by_side() {
@@ -260,6 +262,44 @@ mod tests {
         assert_eq!(of("started"), of("stopped"));
         assert_eq!(of("joined"), of("lost"));
         assert_ne!(of("started"), of("joined"));
+    }
+
+    #[test]
+    fn what_two_metaservers_say_of_a_path_holds_side_by_side() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, times: &[f64]| {
+            let mut text = Vec::new();
+            let header = Line::Record(Header {
+                schema: SCHEMA,
+                server: format!("meta://{name}"),
+                ..Header::default()
+            });
+            header.write(&mut text);
+            for time in times {
+                let link = Line::Link(Link {
+                    time: *time,
+                    ..Link::default()
+                });
+                link.write(&mut text);
+            }
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let source = Source {
+            records: vec![file("a", &[1.0, 2.0]), file("b", &[1.5, 6.0])],
+            from: Some(Moment(5.0)),
+            to: None,
+        };
+        let mut times = Vec::new();
+        let told = source.read(|told| {
+            if let Line::Link(link) = &told.line {
+                times.push(link.time);
+            }
+            Ok(())
+        });
+        told.unwrap();
+        assert_eq!(times, [2.0, 1.5, 6.0]);
     }
 
     #[test]

@@ -2,19 +2,56 @@
 //! leaves the older file as it was. What cannot be replaced, such as a device, is written in place.
 
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
 /// Writes a file; `fill` writes what is in it.
 pub(crate) fn file(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
-    let Some((mut draft, place)) = draft(path)? else {
-        return fill(&mut File::create(path)?);
-    };
-    fill(draft.as_file_mut())?;
-    draft.persist(place).map_err(|error| error.error)?;
-    Ok(())
+    let mut draft = Draft::create(path)?;
+    fill(draft.out())?;
+    draft.finish()
+}
+
+/// A file that is written until `finish`. One that is given up before leaves the older file.
+pub(crate) enum Draft {
+    /// It will replace the file at this place.
+    Beside(NamedTempFile, PathBuf),
+    InPlace(File),
+}
+
+impl Draft {
+    pub(crate) fn create(path: &Path) -> io::Result<Draft> {
+        Ok(match draft(path)? {
+            Some((draft, place)) => Draft::Beside(draft, place),
+            None => Draft::InPlace(File::create(path)?),
+        })
+    }
+
+    fn out(&mut self) -> &mut File {
+        match self {
+            Draft::Beside(draft, _) => draft.as_file_mut(),
+            Draft::InPlace(file) => file,
+        }
+    }
+
+    pub(crate) fn finish(self) -> io::Result<()> {
+        if let Draft::Beside(draft, place) = self {
+            draft.persist(place).map_err(|error| error.error)?;
+        }
+        Ok(())
+    }
+}
+
+impl Write for Draft {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out().flush()
+    }
 }
 
 /// A new file beside the one that it will replace, and the place of that one; none if the file has
@@ -65,7 +102,6 @@ fn draft(path: &Path) -> io::Result<Option<(NamedTempFile, PathBuf)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
 
     #[test]
     fn a_file_is_replaced_when_the_new_one_is_whole() {
@@ -83,6 +119,23 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"second");
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o640);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_draft_that_is_given_up_leaves_the_older_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("messages.csv");
+        fs::write(&path, "older").unwrap();
+        let mut draft = Draft::create(&path).unwrap();
+        draft.write_all(b"new").unwrap();
+        drop(draft);
+        assert_eq!(fs::read(&path).unwrap(), b"older");
+        let mut draft = Draft::create(&path).unwrap();
+        draft.write_all(b"new").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"older");
+        draft.finish().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 

@@ -291,7 +291,13 @@ fn seconds(time: &Duration) -> f64 {
 fn connect_hint(address: &Address, error: &io::Error) -> &'static str {
     let missing = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
     if !missing.contains(&error.kind()) {
-        return "";
+        return match has_no_sockets() {
+            true => {
+                "; this process can open no sockets: a function on a server has no network, unless \
+                 its operator sets `network = true` below `[workers]` in the configuration"
+            }
+            false => "",
+        };
     }
     match address {
         Address::Tcp { port, .. } | Address::Tls { port, .. } => match *port {
@@ -301,6 +307,18 @@ fn connect_hint(address: &Address, error: &io::Error) -> &'static str {
         },
         _ => "; is `farcall serve` running there?",
     }
+}
+
+/// Whether the system refuses this process every socket, as it does in the workers of a server.
+#[cfg(unix)]
+fn has_no_sockets() -> bool {
+    let socket = std::os::unix::net::UnixDatagram::unbound();
+    socket.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+}
+
+#[cfg(not(unix))]
+fn has_no_sockets() -> bool {
+    false
 }
 
 fn stranger_hint(error: &ProtocolError) -> &'static str {

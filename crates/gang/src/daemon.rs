@@ -650,7 +650,12 @@ fn serve_metrics(address: SocketAddr) -> Result<Page, StartError> {
         answer(page.clone());
     };
     take_address(|| TcpListener::bind(address))
-        .and_then(|listener| farcall_web::serve(listener, answer))
+        .and_then(|listener| {
+            let address = listener.local_addr()?;
+            farcall_web::serve(listener, answer)?;
+            tracing::info!("metrics at http://{address}/metrics");
+            Ok(())
+        })
         .map_err(|source| StartError::Listen {
             addresses: vec![address],
             source,

@@ -21,6 +21,11 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 /// The status of a process that could not start its program.
 pub(crate) const NOT_STARTED: u8 = 127;
 
+/// Bytes of the beginning of a program that are looked at, as in the kernel.
+const BEGINNING: usize = 256;
+/// Bytes of a report: the number of the error, and the beginning of the program.
+const REPORT: usize = size_of::<i32>() + BEGINNING;
+
 /// The flag `CLONE_INTO_CGROUP` of the kernel.
 const INTO_CGROUP: u64 = 1 << 33;
 
@@ -64,6 +69,8 @@ impl Gate {
         let entry = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE)?;
         let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&read, true)?;
+        // One report is enough, and not all of them find room.
+        rustix::io::ioctl_fionbio(&write, true)?;
         Ok(Gate {
             entry,
             failures: (read, write),
@@ -83,11 +90,12 @@ impl Gate {
 
     /// Why a process of this gang job could not start its program, if it said so, in words.
     pub(crate) fn failure(&self, spec: &JobSpec) -> Option<String> {
-        let mut code = [0; 4];
-        let Ok(4) = rustix::io::read(&self.failures.0, &mut code) else {
+        let mut report = [0; REPORT];
+        let Ok(REPORT) = rustix::io::read(&self.failures.0, &mut report) else {
             return None;
         };
-        let code = i32::from_ne_bytes(code);
+        let (code, beginning) = report.split_first_chunk::<4>()?;
+        let code = i32::from_ne_bytes(*code);
         let error = io::Error::from_raw_os_error(code.abs());
         let program = &spec.command[0];
         Some(match code {
@@ -96,6 +104,16 @@ impl Gate {
                  there on each node, and its user must be allowed to enter it",
                 spec.folder
             ),
+            libc::ENOENT if beginning[0] != 0 => match interpreter(beginning) {
+                Some(interpreter) => format!(
+                    "cannot start `{program}`: its interpreter `{interpreter}` is not on this \
+                     node; check the first line of the program"
+                ),
+                None => format!(
+                    "cannot start `{program}`: its loader of shared libraries is not on this \
+                     node; build it for this system"
+                ),
+            },
             libc::ENOENT if !program.contains('/') => format!(
                 "cannot start `{program}` from any folder of PATH: {error}; write `./{program}` \
                  for a program in the folder of `farcall gang run`"
@@ -103,6 +121,16 @@ impl Gate {
             _ => format!("cannot start `{program}`: {error}"),
         })
     }
+}
+
+/// The interpreter that the first line of a script names.
+fn interpreter(beginning: &[u8]) -> Option<String> {
+    let line = beginning.strip_prefix(b"#!")?;
+    let line = line.split(|byte| *byte == b'\n' || *byte == 0).next()?;
+    let line = String::from_utf8_lossy(line);
+    let name = line.split([' ', '\t']).find(|word| !word.is_empty())?;
+    // A script from another system may have a carriage return at the end of the line.
+    Some(name.escape_debug().to_string())
 }
 
 /// A process that was started, or why it was not.
@@ -334,15 +362,15 @@ impl Template {
             arguments,
             script,
             environment,
+            beginning: [0; BEGINNING],
         };
         let failures = order.gate.failures.1.as_raw_fd();
         let group = order.group.as_deref().map(AsFd::as_fd);
         let run = || {
-            let error = child.run();
-            let code = error.to_ne_bytes();
+            let report = child.report();
             // SAFETY: system calls on values of this frame.
             unsafe {
-                libc::write(failures, code.as_ptr().cast(), code.len());
+                libc::write(failures, report.as_ptr().cast(), report.len());
                 libc::_exit(NOT_STARTED.into())
             }
         };
@@ -435,6 +463,8 @@ struct Child<'a> {
     arguments: Vec<*const libc::c_char>,
     script: Vec<*const libc::c_char>,
     environment: Vec<*const libc::c_char>,
+    /// That of the program, if it is there and something that it names is not.
+    beginning: [u8; BEGINNING],
 }
 
 /// The number of the last error of a system call.
@@ -454,6 +484,16 @@ macro_rules! must {
 }
 
 impl Child<'_> {
+    /// Becomes the program. Returns what the daemon reads if that fails.
+    fn report(&mut self) -> [u8; REPORT] {
+        let error = self.run();
+        let mut report = [0; REPORT];
+        let (code, beginning) = report.split_at_mut(size_of::<i32>());
+        code.copy_from_slice(&error.to_ne_bytes());
+        beginning.copy_from_slice(&self.beginning);
+        report
+    }
+
     /// Becomes the program. Returns the number of the error if that fails, which is negative if the
     /// process cannot enter its folder. The C library's calls that change the user would wait for
     /// threads that this process does not have, so the calls of the kernel are used.
@@ -549,7 +589,8 @@ impl Child<'_> {
             // SAFETY: all lists end with a null pointer, and their strings live longer.
             unsafe { libc::execve(program.as_ptr(), arguments, environment) };
             match last_error() {
-                libc::ENOENT | libc::ENOTDIR => {}
+                libc::ENOENT => self.look_at(program),
+                libc::ENOTDIR => {}
                 libc::EACCES => failure = libc::EACCES,
                 libc::ENOEXEC => {
                     self.script[1] = program.as_ptr();
@@ -563,6 +604,23 @@ impl Child<'_> {
         }
         failure
     }
+
+    /// Reads the beginning of a file of the search path that cannot be executed, if it is there.
+    fn look_at(&mut self, program: &CStr) {
+        if self.beginning[0] != 0 {
+            return;
+        }
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
+        let to = self.beginning.as_mut_ptr().cast();
+        // SAFETY: plain system calls on values that live longer.
+        unsafe {
+            let file = libc::open(program.as_ptr(), flags);
+            if file >= 0 {
+                libc::read(file, to, BEGINNING);
+                libc::close(file);
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -571,19 +629,26 @@ mod tests {
 
     #[test]
     fn a_program_that_is_in_no_folder_of_path_is_told_with_what_to_write() {
-        let told = |program: &str, code: i32| {
+        let told_of = |program: &str, code: i32, beginning: &[u8]| {
             let gate = Gate::new().expect("descriptors");
-            rustix::io::write(&gate.failures.1, &code.to_ne_bytes()).expect("room");
+            let mut report = [&code.to_ne_bytes()[..], beginning].concat();
+            report.resize(REPORT, 0);
+            rustix::io::write(&gate.failures.1, &report).expect("room");
             let spec = JobSpec {
                 command: vec![program.to_string()],
                 ..JobSpec::default()
             };
             gate.failure(&spec).expect("it was told")
         };
+        let told = |program: &str, code: i32| told_of(program, code, b"");
         let here = told("solver", libc::ENOENT);
         assert!(here.contains("any folder of PATH: ") && here.contains("`./solver`"));
         assert!(told("./solver", libc::ENOENT).contains("No such file"));
         assert!(told("solver", libc::EACCES).contains("Permission denied"));
         assert!(told("solver", -libc::EACCES).contains("in the folder"));
+        let script = |line: &str| told_of("run", libc::ENOENT, line.as_bytes());
+        assert!(script("#! /opt/python3 -u\nx").contains("interpreter `/opt/python3` is not on"));
+        assert!(script("#!/bin/sh\r\n").contains(r"interpreter `/bin/sh\r` is not on"));
+        assert!(script("\x7fELF").contains("loader of shared libraries"));
     }
 }

@@ -136,6 +136,9 @@ pub struct Together {
     pub sent_bytes: u64,
     /// Bytes of arrays back to the clients.
     pub returned_bytes: u64,
+    /// Bytes of arrays that did not travel, as in a call.
+    #[serde(default)]
+    pub placed_bytes: u64,
     /// Processor elements times seconds in the library.
     pub pe_s: f64,
     /// Sum of the times from the last argument to the start.

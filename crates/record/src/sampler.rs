@@ -73,6 +73,8 @@ pub struct Measured {
     pub operations: f64,
     /// Bytes of arrays, in each direction.
     pub bytes: [u64; 2],
+    /// Bytes of arrays that did not travel.
+    pub placed: u64,
     /// Nanoseconds from the last argument to the start.
     pub wait: u64,
     /// Nanoseconds in the library.
@@ -96,6 +98,8 @@ pub struct Tally {
     pub operations: f64,
     /// Their bytes, in each direction.
     pub bytes: [u64; 2],
+    /// Their bytes that did not travel.
+    pub placed: u64,
     /// Their seconds in the library, times processor elements.
     pub pe_s: f64,
     /// Waits and times in the library.
@@ -114,6 +118,7 @@ impl Tally {
         for (sum, bytes) in self.bytes.iter_mut().zip(measured.bytes) {
             *sum = sum.saturating_add(bytes);
         }
+        self.placed = self.placed.saturating_add(measured.placed);
         self.pe_s += measured.exec as f64 * 1e-9 * f64::from(measured.pes);
         let [waits, execs] = self.times.get_or_insert_default();
         waits.add(measured.wait);

@@ -178,6 +178,7 @@ impl Notes {
         let measured = Measured {
             operations: call.layout.cost.unwrap_or_default(),
             bytes: [call.layout.sent_bytes(), call.layout.returned_bytes()],
+            placed: placed_bytes(call),
             wait: call.times.started.saturating_sub(call.times.queued),
             exec: call.times.exec,
             pes: call.run.pes,
@@ -312,6 +313,7 @@ fn together(notes: &Notes, tally: Tally) -> Together {
         operations: tally.operations,
         sent_bytes: tally.bytes[0],
         returned_bytes: tally.bytes[1],
+        placed_bytes: tally.placed,
         pe_s: tally.pe_s,
         wait_s: waits.sum_s(),
         exec_s: execs.sum_s(),

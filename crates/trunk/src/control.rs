@@ -264,9 +264,11 @@ pub(crate) fn serve(name: &str, metrics: Option<TcpListener>) -> io::Result<Requ
             accept(listener.incoming(), serve, || thread::sleep(RETRY));
         })?;
     if let Some(listener) = metrics {
+        let address = listener.local_addr()?;
         farcall_web::serve(listener, move |answer| {
             for_metrics.ask(Request::Metrics(answer))
         })?;
+        tracing::info!("metrics at http://{address}/metrics");
     }
     Ok(Requests {
         queue: requests,

@@ -236,7 +236,9 @@ impl Day {
         let bytes = [together.sent_bytes, together.returned_bytes].map(|sum| sum / calls);
         let work = match together.operations > 0.0 {
             true => mean(together.operations),
-            false => bytes[0].saturating_add(bytes[1]) as f64,
+            false => bytes[0]
+                .saturating_add(bytes[1])
+                .saturating_add(together.placed_bytes / calls) as f64,
         };
         let pes = (together.pe_s / together.exec_s.max(1e-9)).round().max(1.0) as u32;
         let mut random = SplitMix64::new(calls);

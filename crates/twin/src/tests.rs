@@ -342,6 +342,31 @@ fn failed_calls_are_left_out_with_and_without_lines_of_their_own() {
 }
 
 #[test]
+fn the_work_of_calls_without_operations_is_all_their_bytes() {
+    let mut day = Day::default();
+    day.take(&Line::Call(Box::new(Call {
+        sent_bytes: 10,
+        returned_bytes: 20,
+        placed_bytes: 30,
+        ..local(SERVERS[0], 0.0, 1.0)
+    })));
+    day.take(&Line::Together(Box::new(Together {
+        from: BEGIN,
+        to: BEGIN + 60.0,
+        function: "f".to_owned(),
+        server: SERVERS[0].to_owned(),
+        outcome: "done".to_owned(),
+        calls: 2,
+        sent_bytes: 20,
+        returned_bytes: 40,
+        placed_bytes: 60,
+        ..Together::default()
+    })));
+    let works: Vec<f64> = day.calls.iter().map(|past| past.work).collect();
+    assert_eq!(works, [60.0; 3]);
+}
+
+#[test]
 fn bytes_of_a_forged_line_do_not_overflow() {
     let mut day = Day::default();
     day.take(&Line::Together(Box::new(Together {
@@ -353,6 +378,7 @@ fn bytes_of_a_forged_line_do_not_overflow() {
         calls: 1,
         sent_bytes: u64::MAX,
         returned_bytes: u64::MAX,
+        placed_bytes: u64::MAX,
         ..Together::default()
     })));
     assert!(day.calls[0].work > 1e19, "{}", day.calls[0].work);

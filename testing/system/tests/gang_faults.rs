@@ -1,6 +1,6 @@
 //! Tests gang jobs and daemons that fail, hang or fill their network. The other jobs must continue.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,6 +10,7 @@ use farcall_system::gang::{Node, farcall_as, lines, text};
 use farcall_system::program::example;
 use farcall_system::{farcall, free_addresses, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
 
 /// Two nodes of two slots each.
 fn cluster(options: &[&str]) -> (Node, Node) {
@@ -332,6 +333,30 @@ fn prometheus_reads_metrics() {
     assert!(get("/other").starts_with("HTTP/1.1 404"));
     daemon.gang(&["kill", "1"]).status().expect("runs");
     job.wait_with_output().expect("it ends");
+}
+
+#[test]
+fn the_log_names_the_port_of_the_metrics() {
+    let state = TempDir::new().expect("a folder");
+    let control = format!("@farcall-test-metrics-{}", std::process::id());
+    let mut daemon = farcall()
+        .args(["gang", "daemon", "--log", "info", "--listen", "127.0.0.1:0"])
+        .args(["--metrics", "127.0.0.1:0", "--control", &control])
+        .env("XDG_STATE_HOME", state.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command is built");
+    let log = BufReader::new(daemon.stderr.take().expect("its log"));
+    let address = log.lines().map_while(Result::ok).find_map(|line| {
+        let (_, address) = line.split_once("metrics at http://")?;
+        let (address, _) = address.split_once('/')?;
+        Some(address.to_owned())
+    });
+    let address = address.expect("the log has a line of it");
+    TcpStream::connect(&address).expect("it listens");
+    daemon.kill().expect("it runs");
+    daemon.wait().expect("it has ended");
 }
 
 /// Jobs run as their user, and other users cannot reach them.

@@ -236,6 +236,35 @@ fn variables_that_are_no_text_stay_behind_and_are_named() {
     );
 }
 
+#[test]
+fn a_script_whose_interpreter_is_missing_names_it() {
+    let node = Node::start(&["--slots", "1"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = folder.path().join("solve");
+    std::fs::write(&script, "#!/opt/none/python3 -u\n").expect("room");
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&script, executable).expect("own file");
+    let output = node.run(&["-n", "1", "--", script.to_str().expect("plain")]);
+    let told = text(&output.stderr);
+    let wanted = "its interpreter `/opt/none/python3` is not on this node";
+    assert!(told.contains(wanted), "{told}");
+    assert_eq!(output.status.code(), Some(125));
+}
+
+#[test]
+fn a_folder_whose_name_is_no_text_is_a_failure_of_farcall() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path().join(std::ffi::OsStr::from_bytes(b"na\xefve"));
+    std::fs::create_dir(&folder).expect("a folder");
+    let mut command = farcall();
+    command.args(["gang", "run", "-n", "1", "--", "true"]);
+    let output = command.current_dir(&folder).output().expect("it runs");
+    let told = text(&output.stderr);
+    assert!(told.contains("its name is not UTF-8"), "{told}");
+    assert_eq!(output.status.code(), Some(125));
+}
+
 /// The shared memory of its own does not lead a job out of the root folder of its daemon.
 #[test]
 fn the_jobs_of_a_daemon_with_another_root_folder_stay_there() {

@@ -1,8 +1,9 @@
 """How many entries of a map a server gets at a time: a rule, and what it needs to know."""
 
+import keyword
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from ._errors import ArgumentError
 from ._native import Data, Function, Handle, Interface, Parameter, RemoteArray, Source
@@ -100,7 +101,7 @@ class Stack:
         self._returned = [p.name for p in returned]
 
     @classmethod
-    def of(cls, interface: Interface, entry: Any, fixed: Mapping[str, Any]) -> Self | None:
+    def of(cls, interface: Interface, entry: Any, fixed: Mapping[str, Any]) -> "Stack | None":
         """The stack of a function whose entries are like this one; `None` if it takes no list."""
         if not isinstance(entry, Mapping) or not entry:
             return None
@@ -159,27 +160,54 @@ class Written:
         interface = function.interface
         passed = [p for p in interface.parameters if p.mode != "WORK"]
         self._function = function.name
-        self._order = [] if interface.callbacks else [p.name for p in passed]
-        self._names = [p.name for p in passed if p.mode in ("OUT", "INOUT") and p.shape]
+        # Callbacks come after all parameters.
+        self._order = [_in_python(p.name) for p in passed]
+        written = [p.name for p in passed if p.mode in ("OUT", "INOUT") and p.shape]
+        self._names = [_in_python(name) for name in written]
         self._fixed = fixed
-        self._before: dict[str, Any] = {}
+        # The arrays of all entries. As long as they are here, no other array has their memory.
+        self._known: dict[tuple[str, Any], Any] = {}
 
     def check(self, entry: Any) -> None:
-        """Refuses an entry with an array of the entry before it."""
+        """Refuses an entry with an array of another entry."""
         if isinstance(entry, Mapping):
             own = entry
         else:
             values = entry if isinstance(entry, tuple) else (entry,)
             own = dict(zip(self._order, values, strict=False))
+        mine: dict[tuple[str, Any], Any] = {}
         for name in self._names:
             value = own.get(name, self._fixed.get(name))
-            is_array = isinstance(value, Handle) or hasattr(value, "__dlpack__")
-            if is_array and value is self._before.get(name):
+            place = _place(value)
+            if place is None:
+                continue
+            if place in self._known:
                 raise ArgumentError(
                     f"{self._function}: argument `{name}`: two calls of a map would overwrite the "
                     "same array: give each entry its own, such as a copy"
                 )
-            self._before[name] = value
+            # A handle that nobody else has drops its array.
+            mine[place] = None if isinstance(value, Handle) else value
+        self._known.update(mine)
+
+
+def _in_python(name: str) -> str:
+    """The name of an argument in Python, which has keywords of its own."""
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
+def _place(value: Any) -> tuple[str, Any] | None:
+    """What two arrays with the same memory have in common; `None` for a value that is no array."""
+    if isinstance(value, Handle):
+        return "handle", value.id
+    if isinstance(value, list):
+        return "list", id(value)
+    if not hasattr(value, "__dlpack__"):
+        return None
+    described = getattr(value, "__array_interface__", None)
+    if described is None:
+        return "object", id(value)
+    return None if 0 in described["shape"] else ("memory", described["data"][0])
 
 
 def _stacked(name: str, values: list[Any], axis: int) -> Any:

@@ -3,13 +3,13 @@
 
 use super::workload::{Options, Outcome, Plan};
 use crate::failure::{self, Failure};
+use crate::replace::Draft;
 use crate::results::{also_read, check_files};
 use clap::Args;
 use farcall_flow::{MessageRecord, Platform, Record, Sink, Trace};
 use serde_json::json;
 use std::fmt;
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, IntoInnerError, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -165,16 +165,17 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// A file for results, which replaces one that exists. It keeps the first error for the end.
+/// A file for results, which replaces an older one when it is whole. It keeps the first error for
+/// the end.
 pub(super) struct Table {
     path: PathBuf,
-    out: BufWriter<File>,
+    out: BufWriter<Draft>,
     result: std::io::Result<()>,
 }
 
 impl Table {
     pub(super) fn create(path: &Path) -> Result<Table, Failure> {
-        let made = File::create(path);
+        let made = Draft::create(path);
         let made = made.map_err(|error| Failure::cannot("write", path.display(), error))?;
         Ok(Table {
             path: path.to_path_buf(),
@@ -190,9 +191,12 @@ impl Table {
         }
     }
 
-    pub(super) fn finish(mut self) -> Result<(), Failure> {
-        let ended = self.result.and_then(|()| self.out.flush());
-        ended.map_err(|error| Failure::cannot("write", self.path.display(), error))
+    pub(super) fn finish(self) -> Result<(), Failure> {
+        let Table { path, out, result } = self;
+        let ended = result
+            .and_then(|()| out.into_inner().map_err(IntoInnerError::into_error))
+            .and_then(Draft::finish);
+        ended.map_err(|error| Failure::cannot("write", path.display(), error))
     }
 }
 

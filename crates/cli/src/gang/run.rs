@@ -137,10 +137,7 @@ pub(super) fn watch(
     let mut number = 0;
     let ended = match run(&mut |job, _| number = job) {
         Ok(ended) => ended,
-        Err(failure) => {
-            failure::print(&failure);
-            std::process::exit(FARCALL_FAILED.into());
-        }
+        Err(failure) => end(&failure),
     };
     if let Some(cause) = &ended.cause {
         failure::say(told::line(number, cause));
@@ -157,6 +154,12 @@ pub(super) fn watch(
         failure::say(told::line(number, &text));
     }
     std::process::exit(ended.status.into())
+}
+
+/// Ends the command with the status for failures of Farcall itself.
+fn end(failure: &Failure) -> ! {
+    failure::print(failure);
+    std::process::exit(FARCALL_FAILED.into())
 }
 
 fn spec(arguments: &Arguments) -> Result<JobSpec, Failure> {
@@ -183,17 +186,12 @@ fn spec(arguments: &Arguments) -> Result<JobSpec, Failure> {
             "--network farcall is for processes of MPI; leave out --mpi none",
         ));
     }
-    let folder = std::env::current_dir();
-    let folder = folder.map_err(|error| Failure::cannot("use", "the current folder", error))?;
-    let folder = folder.to_str().ok_or_else(|| {
-        let why = "its name is not UTF-8; change to another one";
-        Failure::cannot("use", folder.display(), why)
-    })?;
+    let folder = folder().unwrap_or_else(|failure| end(&failure));
     Ok(JobSpec {
         processes: arguments.processes,
         command: arguments.command.clone(),
         environment: environment(std::env::vars_os()),
-        folder: folder.to_owned(),
+        folder,
         channels: arguments.channels,
         send: arguments.send_fifo.unwrap_or_default(),
         receive: arguments.receive_fifo.unwrap_or_default(),
@@ -208,6 +206,16 @@ fn spec(arguments: &Arguments) -> Result<JobSpec, Failure> {
         restored: None,
         on: None,
         umask: Some(umask()),
+    })
+}
+
+/// The current folder.
+fn folder() -> Result<String, Failure> {
+    let folder = std::env::current_dir();
+    let folder = folder.map_err(|error| Failure::cannot("use", "the current folder", error))?;
+    folder.into_os_string().into_string().map_err(|folder| {
+        let why = "its name is not UTF-8; change to another one";
+        Failure::cannot("use", folder.display(), why)
     })
 }
 

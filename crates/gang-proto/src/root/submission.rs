@@ -10,6 +10,8 @@ use alloc::string::{String, ToString};
 
 /// The largest number of processes of a gang job.
 const MAX_PROCESSES: u16 = 4096;
+/// The most gang jobs at a time, so that users cannot fill the memory of the daemon.
+const MAX_JOBS: usize = 4096;
 
 impl Root {
     /// Starts a gang job for a front end.
@@ -27,6 +29,12 @@ impl Root {
         spec.check_length()?;
         if self.slots.is_empty() {
             return Err("no node has joined".to_string());
+        }
+        if self.jobs.len() >= MAX_JOBS {
+            return Err(format!(
+                "the daemon has {MAX_JOBS} gang jobs, and takes no more at a time; run this one \
+                 when another has ended"
+            ));
         }
         let places = spec.on.as_deref().map(|names| self.slots_on(names));
         let places = places.transpose()?;
@@ -104,5 +112,30 @@ impl Root {
             last_judgement: None,
             looks: Looks::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Settings;
+    use alloc::vec;
+
+    #[test]
+    fn a_daemon_has_a_bounded_number_of_jobs() {
+        let mut root = Root::new(Settings::ample(), 0);
+        root.handle_join("a", vec![0], String::new(), 0);
+        let spec = || JobSpec {
+            processes: 1,
+            command: vec!["program".to_string()],
+            ..JobSpec::default()
+        };
+        for _ in 0..MAX_JOBS {
+            root.handle_run(1, spec()).expect("it is accepted");
+        }
+        let refused = root.handle_run(1, spec()).expect_err("there are enough");
+        assert!(refused.contains("4096 gang jobs"), "{refused}");
+        root.handle_process_ended(1, 0, Ended::default());
+        root.handle_run(1, spec()).expect("one has ended");
     }
 }

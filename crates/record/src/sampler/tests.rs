@@ -168,6 +168,7 @@ fn the_operations_of_calls_that_are_counted_together_stay_a_number() {
     });
     let measured = Measured {
         operations: 1.5e308,
+        placed: u64::MAX,
         ..Measured::default()
     };
     for now in 0..3 {
@@ -179,6 +180,7 @@ fn the_operations_of_calls_that_are_counted_together_stay_a_number() {
     };
     let line = crate::Line::Together(Box::new(crate::Together {
         operations: tally.operations,
+        placed_bytes: tally.placed,
         ..crate::Together::default()
     }));
     let mut text = Vec::new();
