@@ -7,27 +7,12 @@ use crate::error;
 use crate::interface::Interface;
 use crate::notebook;
 use crate::origin::Origin;
-use crate::record::{self, Reduced};
 use crate::result::Results;
 use crate::server::seconds;
 use farcall_client::{Argument, Error, JobId, SubmittedCall};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-
-/// What a pickle of a status has.
-type Fields = (
-    String,
-    String,
-    String,
-    f64,
-    Option<f64>,
-    Option<f64>,
-    Option<f64>,
-    u64,
-    Option<String>,
-    Option<CallStatus>,
-);
 
 /// The status of a durable call. Times are seconds since 1970, as from `time.time()`.
 #[pyclass(frozen, get_all, module = "farcall")]
@@ -38,7 +23,7 @@ pub(crate) struct DurableStatus {
     /// Full name of the function.
     function: String,
     /// "queued", "running", "done", "failed" or "cancelled".
-    state: String,
+    state: &'static str,
     /// When the server accepted the call.
     submitted: f64,
     /// When the call began to run.
@@ -64,7 +49,7 @@ impl From<farcall_client::DurableStatus> for DurableStatus {
         DurableStatus {
             id: status.id.to_string(),
             function: status.function,
-            state: status.state.name().to_owned(),
+            state: status.state.name(),
             submitted: seconds(status.submitted),
             started: status.started.map(seconds),
             ended: status.ended.map(seconds),
@@ -78,43 +63,6 @@ impl From<farcall_client::DurableStatus> for DurableStatus {
 
 #[pymethods]
 impl DurableStatus {
-    #[staticmethod]
-    fn _make(fields: Fields) -> DurableStatus {
-        let (id, function, state, submitted, started, ..) = fields;
-        let (.., ended, expires, bytes, failure, call) = fields;
-        DurableStatus {
-            id,
-            function,
-            state,
-            submitted,
-            started,
-            ended,
-            expires,
-            bytes,
-            failure,
-            call,
-        }
-    }
-
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Reduced<'py, Fields>> {
-        let DurableStatus {
-            id,
-            function,
-            state,
-            submitted,
-            started,
-            ended,
-            expires,
-            bytes,
-            failure,
-            call,
-        } = slf.get().clone();
-        let fields = (
-            id, function, state, submitted, started, ended, expires, bytes, failure, call,
-        );
-        record::reduce(slf, fields)
-    }
-
     fn __repr__(&self) -> String {
         let DurableStatus {
             id,

@@ -2,24 +2,7 @@
 //! client and the server compute them. A time that is not known yet is `None`.
 
 use crate::notebook;
-use crate::record::{self, Reduced};
 use pyo3::prelude::*;
-
-/// What a pickle has: the fields of the client's estimate in their order.
-type Fields = (
-    u64,
-    u64,
-    u64,
-    Option<f64>,
-    f64,
-    Option<f64>,
-    f64,
-    Option<f64>,
-    Option<f64>,
-    Option<f64>,
-    (Option<f64>, Option<f64>),
-    Option<u32>,
-);
 
 /// The estimate of a call. Times are in seconds. A time is `None` if the server has seen no call of
 /// the function, or no long transfer, yet.
@@ -98,58 +81,6 @@ impl Estimate {
     #[getter]
     fn total(&self) -> Option<f64> {
         self.0.total()
-    }
-
-    #[staticmethod]
-    fn _make(fields: Fields) -> Estimate {
-        let (sent_bytes, returned_bytes, memory_bytes, operations, latency, send, ..) = fields;
-        let (.., wait, exec, factor, recv, rates, pes) = fields;
-        Estimate(farcall_client::Estimate {
-            sent_bytes,
-            returned_bytes,
-            memory_bytes,
-            operations,
-            latency,
-            send,
-            wait,
-            exec,
-            factor,
-            recv,
-            rates,
-            pes,
-        })
-    }
-
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Reduced<'py, Fields>> {
-        let farcall_client::Estimate {
-            sent_bytes,
-            returned_bytes,
-            memory_bytes,
-            operations,
-            latency,
-            send,
-            wait,
-            exec,
-            factor,
-            recv,
-            rates,
-            pes,
-        } = slf.get().0;
-        let fields = (
-            sent_bytes,
-            returned_bytes,
-            memory_bytes,
-            operations,
-            latency,
-            send,
-            wait,
-            exec,
-            factor,
-            recv,
-            rates,
-            pes,
-        );
-        record::reduce(slf, fields)
     }
 
     fn __repr__(&self) -> String {

@@ -9,7 +9,7 @@ use farcall_flow::{
     Script, Simulation, Sink, Step, Summary, Trace, Workload, hottest_links,
 };
 use numpy::{PyArray1, PyReadonlyArray1};
-use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::fs::File;
@@ -33,14 +33,6 @@ type Places<'py> = (
 
 fn value_error(error: impl ToString) -> PyErr {
     PyValueError::new_err(error.to_string())
-}
-
-/// The error of a platform or a pattern, and of a result, which has both.
-fn not_pickled(what: &str) -> PyErr {
-    PyTypeError::new_err(format!(
-        "{what} cannot be pickled. Make it again in the other process. Of a result of \
-         farcall.flow, pickle the numbers that you need, such as `result.makespan` and `result.end`"
-    ))
 }
 
 fn not_negative(name: &str, value: f64) -> PyResult<f64> {
@@ -137,23 +129,6 @@ impl FlowPlatform {
         let hops = self.platform.route(source, destination, &mut path);
         path.truncate(hops);
         Ok(PyArray1::from_vec(py, path))
-    }
-
-    /// A platform never changes, so it is its own copy.
-    fn __copy__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, FlowPlatform> {
-        slf.clone()
-    }
-
-    /// See `__copy__`.
-    fn __deepcopy__<'py>(
-        slf: &Bound<'py, Self>,
-        _memo: &Bound<'py, PyAny>,
-    ) -> Bound<'py, FlowPlatform> {
-        slf.clone()
-    }
-
-    fn __reduce__(&self) -> PyResult<()> {
-        Err(not_pickled(&self.__repr__()))
     }
 
     fn __repr__(&self) -> String {
@@ -294,23 +269,6 @@ impl FlowPattern {
     #[getter]
     fn messages(&self) -> u64 {
         self.workload.messages()
-    }
-
-    /// A pattern never changes, so it is its own copy.
-    fn __copy__<'py>(slf: &Bound<'py, Self>) -> Bound<'py, FlowPattern> {
-        slf.clone()
-    }
-
-    /// See `__copy__`.
-    fn __deepcopy__<'py>(
-        slf: &Bound<'py, Self>,
-        _memo: &Bound<'py, PyAny>,
-    ) -> Bound<'py, FlowPattern> {
-        slf.clone()
-    }
-
-    fn __reduce__(&self) -> PyResult<()> {
-        Err(not_pickled(&self.__repr__()))
     }
 
     fn __repr__(&self) -> String {

@@ -4,7 +4,6 @@
 use crate::array;
 use crate::error;
 use crate::origin::{self, Origin};
-use crate::record::{self, Reduced};
 use crate::server::Server;
 use crate::source::{Receipt, Source};
 use farcall_client::{Argument, ArrayForm, DataName, DataStatus, Error, HandleId, NoName};
@@ -401,12 +400,8 @@ impl Data {
     }
 }
 
-/// What a pickle of a status has.
-type Fields = (String, String, u64, bool, Vec<u64>, u64, Vec<String>);
-
 /// The status of named data.
 #[pyclass(frozen, get_all, name = "DataStatus", module = "farcall")]
-#[derive(Clone)]
 pub(crate) struct KnownData {
     /// The name.
     name: String,
@@ -440,33 +435,6 @@ impl From<DataStatus> for KnownData {
 
 #[pymethods]
 impl KnownData {
-    #[staticmethod]
-    fn _make(fields: Fields) -> KnownData {
-        let (name, owner, version, shared, shape, nbytes, holders) = fields;
-        KnownData {
-            name,
-            owner,
-            version,
-            shared,
-            shape,
-            nbytes,
-            holders,
-        }
-    }
-
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Reduced<'py, Fields>> {
-        let KnownData {
-            name,
-            owner,
-            version,
-            shared,
-            shape,
-            nbytes,
-            holders,
-        } = slf.get().clone();
-        record::reduce(slf, (name, owner, version, shared, shape, nbytes, holders))
-    }
-
     fn __repr__(&self) -> String {
         let KnownData {
             name,

@@ -2,45 +2,21 @@
 //! signature. `farcall_idl` parses it. Shapes are in NumPy's order.
 
 use crate::array;
-use crate::record::{self, Reduced};
 use farcall_idl::{Body, Mode, Order, Param};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::fmt::Write;
 
-/// What a pickle of a parameter has.
-type ParameterFields = (
-    String,
-    String,
-    String,
-    Option<String>,
-    Vec<String>,
-    Option<String>,
-    Vec<String>,
-);
-
-/// What a pickle of an interface has.
-type InterfaceFields = (
-    String,
-    Option<String>,
-    Option<String>,
-    Vec<Parameter>,
-    Vec<Interface>,
-    String,
-    bool,
-    String,
-);
-
 /// One parameter of a function.
-#[pyclass(frozen, get_all, from_py_object, module = "farcall")]
+#[pyclass(frozen, get_all, module = "farcall")]
 #[derive(Clone, Debug)]
 pub(crate) struct Parameter {
     /// The name in the interface file.
     name: String,
     /// IN, OUT, INOUT or WORK.
-    mode: String,
+    mode: &'static str,
     /// The name of the type in the interface language.
-    r#type: String,
+    r#type: &'static str,
     /// The NumPy type of the elements; `None` for texts.
     dtype: Option<String>,
     /// The shape: expressions of the other parameters, in NumPy's order; empty for a scalar.
@@ -53,34 +29,6 @@ pub(crate) struct Parameter {
 
 #[pymethods]
 impl Parameter {
-    #[staticmethod]
-    fn _make(fields: ParameterFields) -> Parameter {
-        let (name, mode, r#type, dtype, shape, length, inferred_from) = fields;
-        Parameter {
-            name,
-            mode,
-            r#type,
-            dtype,
-            shape,
-            length,
-            inferred_from,
-        }
-    }
-
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Reduced<'py, ParameterFields>> {
-        let Parameter {
-            name,
-            mode,
-            r#type,
-            dtype,
-            shape,
-            length,
-            inferred_from,
-        } = slf.get().clone();
-        let fields = (name, mode, r#type, dtype, shape, length, inferred_from);
-        record::reduce(slf, fields)
-    }
-
     fn __repr__(&self) -> String {
         let shape = if self.shape.is_empty() {
             String::new()
@@ -107,8 +55,8 @@ impl Parameter {
         }
         Parameter {
             name: param.name.clone(),
-            mode: param.mode.name().to_owned(),
-            r#type: param.ty.name().to_owned(),
+            mode: param.mode.name(),
+            r#type: param.ty.name(),
             dtype: match param.is_fixed_texts() {
                 true => None,
                 false => param.ty.size().map(|_| array::dtype_name(param.ty)),
@@ -137,7 +85,7 @@ impl Parameter {
     fn what(&self) -> String {
         let element = self.dtype.as_deref().unwrap_or("str");
         match self.shape.is_empty() {
-            true => self.r#type.clone(),
+            true => self.r#type.to_owned(),
             false if self.dtype.is_none() => {
                 let kind = if self.mode == "IN" {
                     "sequence"
@@ -158,7 +106,7 @@ impl Parameter {
 }
 
 /// The interface of a function.
-#[pyclass(frozen, get_all, from_py_object, module = "farcall")]
+#[pyclass(frozen, get_all, module = "farcall")]
 #[derive(Clone, Debug)]
 pub(crate) struct Interface {
     /// The name without the module.
@@ -172,7 +120,7 @@ pub(crate) struct Interface {
     /// The callbacks; a caller passes them after the parameters.
     callbacks: Vec<Interface>,
     /// The calling convention, which decides the order of memory: C, C++ or FORTRAN.
-    convention: String,
+    convention: &'static str,
     /// Whether a call may run again after a failure.
     repeatable: bool,
     /// The interface in the interface language.
@@ -181,46 +129,6 @@ pub(crate) struct Interface {
 
 #[pymethods]
 impl Interface {
-    #[staticmethod]
-    fn _make(fields: InterfaceFields) -> Interface {
-        let (name, module, description, parameters, ..) = fields;
-        let (.., callbacks, convention, repeatable, text) = fields;
-        Interface {
-            name,
-            module,
-            description,
-            parameters,
-            callbacks,
-            convention,
-            repeatable,
-            text,
-        }
-    }
-
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Reduced<'py, InterfaceFields>> {
-        let Interface {
-            name,
-            module,
-            description,
-            parameters,
-            callbacks,
-            convention,
-            repeatable,
-            text,
-        } = slf.get().clone();
-        let fields = (
-            name,
-            module,
-            description,
-            parameters,
-            callbacks,
-            convention,
-            repeatable,
-            text,
-        );
-        record::reduce(slf, fields)
-    }
-
     fn __str__(&self) -> &str {
         &self.text
     }
@@ -280,7 +188,7 @@ impl Interface {
                 .iter()
                 .map(|callback| Interface::new(&callback.interface(interface)))
                 .collect(),
-            convention: convention.to_owned(),
+            convention,
             repeatable: interface.repeatable,
             text: interface.public_text(),
         }

@@ -21,7 +21,6 @@ mod memory;
 mod notebook;
 mod object;
 mod origin;
-mod record;
 mod reservation;
 mod result;
 mod scalar;

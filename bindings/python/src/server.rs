@@ -8,7 +8,6 @@ use crate::handle::{self, Data, Handle, KnownData};
 use crate::memory::SharedMemory;
 use crate::object::Object;
 use crate::origin::Origin;
-use crate::record::{self, Reduced};
 use crate::reservation::{self, Elements, Rate, Reservation};
 use crate::source::Source;
 use crate::times::Times;
@@ -284,17 +283,6 @@ pub(crate) struct FunctionSummary {
 
 #[pymethods]
 impl FunctionSummary {
-    #[staticmethod]
-    fn _make(fields: (String, String)) -> FunctionSummary {
-        let (name, title) = fields;
-        FunctionSummary { name, title }
-    }
-
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Reduced<'py, (String, String)>> {
-        let FunctionSummary { name, title } = slf.get().clone();
-        record::reduce(slf, (name, title))
-    }
-
     fn __repr__(&self) -> String {
         format!("<{}: {}>", self.name, self.title)
     }

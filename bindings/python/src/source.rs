@@ -4,7 +4,6 @@
 
 use crate::array;
 use crate::error;
-use crate::record::{self, Reduced};
 use farcall_client::Rows;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -94,12 +93,8 @@ fn rows_of(py: Python<'_>, rows: &Bound<'_, PySlice>) -> PyResult<Rows> {
     }
 }
 
-/// What a pickle of a receipt has.
-type Fields = (String, u64, String, Option<String>);
-
 /// What a call has written to an address instead of returning the array.
 #[pyclass(frozen, get_all, module = "farcall")]
-#[derive(Clone)]
 pub(crate) struct Receipt {
     /// The address.
     address: String,
@@ -124,27 +119,6 @@ impl From<farcall_client::Receipt> for Receipt {
 
 #[pymethods]
 impl Receipt {
-    #[staticmethod]
-    fn _make(fields: Fields) -> Receipt {
-        let (address, nbytes, sha256, version) = fields;
-        Receipt {
-            address,
-            nbytes,
-            sha256,
-            version,
-        }
-    }
-
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Reduced<'py, Fields>> {
-        let Receipt {
-            address,
-            nbytes,
-            sha256,
-            version,
-        } = slf.get().clone();
-        record::reduce(slf, (address, nbytes, sha256, version))
-    }
-
     fn __repr__(&self) -> String {
         format!("<{} bytes at {}>", self.nbytes, self.address)
     }

@@ -1,11 +1,7 @@
 //! The times of a finished call in seconds, by its parts. The server measures its parts, the client
 //! measures the total, and `other` is the rest.
 
-use crate::record::{self, Reduced};
 use pyo3::prelude::*;
-
-/// What a pickle has.
-type Fields = (f64, f64, f64, f64, f64);
 
 /// The times of a call in seconds: `send` until the server had the arguments, `exec` in the
 /// library, `recv` until the server had sent the results, and `other` for the rest of `total`.
@@ -21,29 +17,6 @@ pub(crate) struct Times {
 
 #[pymethods]
 impl Times {
-    #[staticmethod]
-    fn _make(fields: Fields) -> Times {
-        let (send, exec, recv, other, total) = fields;
-        Times {
-            send,
-            exec,
-            recv,
-            other,
-            total,
-        }
-    }
-
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Reduced<'py, Fields>> {
-        let Times {
-            send,
-            exec,
-            recv,
-            other,
-            total,
-        } = *slf.get();
-        record::reduce(slf, (send, exec, recv, other, total))
-    }
-
     fn __repr__(&self) -> String {
         let Times {
             send,

@@ -1,7 +1,5 @@
-import copy
 import json
 import os
-import pickle
 import signal
 import subprocess
 import threading
@@ -276,15 +274,6 @@ def test_a_result_keeps_its_placement_when_the_array_changes():
     before = result.hottest()
     nodes[:] = 0
     assert result.hottest() == before
-
-
-def test_a_result_can_be_copied_and_says_why_it_cannot_be_pickled():
-    result = flow.simulate(TORUS, flow.pattern("ring", TORUS, 1))
-    for again in (copy.copy(result), copy.deepcopy(result)):
-        assert again.hottest() == result.hottest()
-        np.testing.assert_array_equal(again.end, result.end)
-    with pytest.raises(TypeError, match=r"Platform.* cannot be pickled.*`result\.end`"):
-        pickle.dumps(result)
 
 
 def test_a_trace_that_cannot_be_written_leaves_the_earlier_one(tmp_path, monkeypatch):
