@@ -152,6 +152,8 @@ def test_no_two_calls_of_a_map_overwrite_the_same_array():
     for _ in range(100):
         written.check({"boxes": box, "bounds": np.zeros(4)})
         written.check({"bounds": np.zeros(0)})
+    # Nobody has these arrays any more.
+    assert not written._arrays
     written.check({"bounds": bounds})
     written.check({"bounds": texts})
     for again in (bounds, bounds[:2], texts):

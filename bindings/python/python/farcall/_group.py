@@ -4,6 +4,7 @@ import keyword
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
+from weakref import WeakValueDictionary
 
 from ._errors import ArgumentError
 from ._native import Data, Function, Handle, Interface, Parameter, RemoteArray, Source
@@ -165,11 +166,13 @@ class Written:
         written = [p.name for p in passed if p.mode in ("OUT", "INOUT") and p.shape]
         self._names = [_in_python(name) for name in written]
         self._fixed = fixed
-        # The arrays of all entries. As long as they are here, no other array has their memory.
-        self._known: dict[tuple[str, Any], Any] = {}
+        # A call and its results keep the arrays. After both, other entries may have their memory.
+        self._arrays: WeakValueDictionary[tuple[str, Any], Any] = WeakValueDictionary()
+        # Handles, and lists, to which there are no weak references.
+        self._others: dict[tuple[str, Any], Any] = {}
 
     def check(self, entry: Any) -> None:
-        """Refuses an entry with an array of another entry."""
+        """Refuses an entry with an array of an earlier one whose results are still in use."""
         if isinstance(entry, Mapping):
             own = entry
         else:
@@ -181,14 +184,18 @@ class Written:
             place = _place(value)
             if place is None:
                 continue
-            if place in self._known:
+            if place in self._arrays or place in self._others:
                 raise ArgumentError(
                     f"{self._function}: argument `{name}`: two calls of a map would overwrite the "
                     "same array: give each entry its own, such as a copy"
                 )
-            # A handle that nobody else has drops its array.
-            mine[place] = None if isinstance(value, Handle) else value
-        self._known.update(mine)
+            mine[place] = value
+        for place, value in mine.items():
+            try:
+                self._arrays[place] = value
+            except TypeError:
+                # A handle that nobody else has drops its array.
+                self._others[place] = None if isinstance(value, Handle) else value
 
 
 def _in_python(name: str) -> str:
