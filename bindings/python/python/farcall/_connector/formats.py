@@ -67,7 +67,9 @@ def dtype_of(asked: dict[str, Any]) -> np.dtype[Any] | None:
     element = asked["element"]
     if element is None:
         return None
-    return np.dtype(ELEMENTS[element]).newbyteorder(">" if asked["big_endian"] else "<")
+    order: Literal["<", ">"] = ">" if asked["big_endian"] else "<"
+    dtype: np.dtype[Any] = np.dtype(ELEMENTS[element]).newbyteorder(order)
+    return dtype
 
 
 def format_of(path: str, asked: dict[str, Any], source: str) -> str:
