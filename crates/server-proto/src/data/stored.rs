@@ -561,10 +561,13 @@ fn check_form(interface: &Interface, array: &ArrayLayout, known: &Array) -> Resu
     };
     let fits_turned =
         known.bytes == array.bytes && known.form.fits(array.element, &shape, !column_major);
+    let has_type = |ty| known.form.fits(ty, &shape, column_major);
+    let needs_type = known.form.ty().is_ok_and(has_type) && !has_type(array.element);
     let remedy = match (fits_turned, column_major) {
-        (false, _) => "",
-        (true, true) => "; put it again in columns",
-        (true, false) => "; put it again in rows",
+        (false, _) if needs_type => format!("; put it again as {}", array.element.name()),
+        (false, _) => String::new(),
+        (true, true) => "; put it again in columns".to_string(),
+        (true, false) => "; put it again in rows".to_string(),
     };
     let given = &known.form;
     Err(format!(
