@@ -317,6 +317,18 @@ def test_errors_of_a_table_count_rows_from_1(text, said):
         table(text)
 
 
+def test_no_number_of_another_column_is_taken():
+    assert table("t,rain,wind\n1,2,3,\n\n2,0,4\n", columns=["wind"]).tolist() == [3, 4]
+    with pytest.raises(UnfitError, match=r"row 2 has 4 fields, and the first line has 3 names$"):
+        table("t,rain,wind\n1,2,3\n2,2,5,3\n", columns=["wind"])
+
+
+def test_a_name_without_an_ending_says_no_format():
+    for path in "/a.csv/rain", "/rain":
+        with pytest.raises(UnfitError, match="has no ending that says its format: give format="):
+            formats.format_of(path, {"format": None}, f"file://{path}")
+
+
 def test_an_empty_line_changes_no_shape():
     for text in "1\n2\n", "\n1\n2\n", "1\n\n2\n":
         assert table(text).shape == (2,)
