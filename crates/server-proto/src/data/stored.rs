@@ -480,7 +480,10 @@ impl Data {
                 self.tell_of_array(cx, (key, request), id, false);
                 self.end_own(cx, id);
             }
-            Err(failure) => cx.clients[key].proto.fail(request, &failure),
+            Err(failure) => {
+                let failure = self.names.read_only(id).unwrap_or(failure);
+                cx.clients[key].proto.fail(request, &failure);
+            }
         }
     }
 
