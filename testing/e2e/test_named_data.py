@@ -190,6 +190,9 @@ def test_a_call_goes_where_its_data_are(cluster):
     # A handle of named data works like the name.
     assert total(n, handle).sum == n
     assert server.handle(name="atoms").version == 1
+    # So do both in a map, which makes calls at all servers.
+    for atoms in (farcall.data("atoms"), handle):
+        assert [one.sum for one in total.map([(n, atoms)] * 6).wait()] == [n] * 6
     again = server.put(np.zeros(n), name="atoms")
     assert again.version == 2
     assert [version for version, _ in holders(server, "atoms")] == [2]

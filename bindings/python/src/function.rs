@@ -502,7 +502,10 @@ impl Function {
         let holders = slf.getattr("_holders")?;
         let is_meta = this.client.server().is_metaserver();
         let joined = is_meta.then(|| slf.getattr("_reached")).transpose()?;
-        sweep.call1((functions, calls, fixed, progress, group, holders, joined))
+        let whole = is_meta.then_some(slf);
+        sweep.call1((
+            functions, calls, fixed, progress, group, holders, joined, whole,
+        ))
     }
 
     /// The addresses of the servers that can be reached now, and the function of each.
