@@ -495,6 +495,10 @@ impl Function {
                 "a transaction records its calls: call the function in a loop instead of `map`";
             return Err(error::arguments(py, &this.name, text));
         }
+        if this.client.is_method() {
+            let text = "a method runs on one object: call it in a loop instead of `map`";
+            return Err(error::arguments(py, &this.name, text));
+        }
         let functions = this.placed(this.everywhere(py)?);
         let empty = PyDict::new(py);
         let fixed = fixed.unwrap_or(&empty);

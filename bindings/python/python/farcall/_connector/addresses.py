@@ -140,7 +140,7 @@ def parse(text: str) -> Address:
         raise RefusedError(
             f"`{text}` is not an address that a server reads: it reads "
             f"{', '.join(sorted([*PORTS, *LOCAL]))}, without a user, a fragment and special "
-            f"characters in the address"
+            f"characters in the address; on a web server a blank is `%20`"
         )
     if scheme == "s3":
         return _object(found, text)
