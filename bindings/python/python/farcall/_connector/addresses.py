@@ -177,6 +177,10 @@ def _local_path(scheme: str, rest: str, text: str) -> str:
         raise RefusedError(
             f"`{text}` is not an address of a file: write {form}, without `.` and `..`"
         )
+    if scheme == "folder" and any(word.startswith(".") for word in words):
+        raise RefusedError(
+            f"`{text}` begins with a dot: such files of the data folder are not read"
+        )
     return path
 
 
