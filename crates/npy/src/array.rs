@@ -1,6 +1,7 @@
 //! Arrays of numbers as they come from files or messages, and their way into the type of a
 //! parameter. A value is converted only if that loses nothing, or if somebody wrote it as a decimal
-//! and a `float` takes the nearest one. The bytes of elements are in the byte order of this machine.
+//! and a `float` takes the nearest one. The bytes of elements are in the byte order of this
+//! machine.
 
 use crate::{Header, MOST_HEADER, NpyError, element};
 use farcall_idl::{Order, Type};
@@ -100,7 +101,7 @@ impl Array {
         Some(if is_swapped { array.swapped() } else { array })
     }
 
-    /// The same array, whose numbers somebody wrote as decimals: a `float` takes the nearest number.
+    /// The same array, whose numbers somebody wrote as decimals: a `float` takes the nearest one.
     pub fn decimal(self) -> Array {
         Array {
             is_decimal: true,
@@ -172,8 +173,8 @@ impl Number {
         elements.map(move |element| read_number(element, kind))
     }
 
-    /// The nearest number that the type holds, if that is a `float` or a pair of them. A number that
-    /// would become infinite, and a number for any other type, is returned as it is.
+    /// The nearest number that the type holds, if that is a `float` or a pair of them. A number
+    /// that would become infinite, and a number for any other type, is returned as it is.
     pub fn nearest(self, ty: Type) -> Number {
         let value = match self {
             Number::Real(value) => value,
