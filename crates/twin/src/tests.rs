@@ -359,7 +359,7 @@ fn failed_calls_are_left_out_with_and_without_lines_of_their_own() {
     })));
     let twin = Twin::new(day).unwrap();
     assert_eq!(twin.calls(), 1);
-    let is_told = |note: &String| note == "6 calls left out, which never started or failed";
+    let is_told = |note: &String| note == "left out: 6 calls that failed or never started";
     assert!(twin.notes().iter().any(is_told), "{:?}", twin.notes());
 }
 

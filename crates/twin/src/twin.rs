@@ -513,7 +513,7 @@ fn notes(day: &Day, recorded: &Figures) -> Vec<String> {
     }
     if day.unfinished > 0 {
         notes.push(format!(
-            "{} left out, which never started or failed",
+            "left out: {} that failed or never started",
             counted(day.unfinished as usize, "call")
         ));
     }
