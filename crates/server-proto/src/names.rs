@@ -120,7 +120,7 @@ impl Names {
         let held = self.held.get(key).filter(|held| held.shared)?;
         let (name, owner) = key;
         let text = match held.file {
-            Some(_) => format!("`{name}@{owner}` is a file of the data folder: users only read it"),
+            Some(_) => format!("`{name}` is a file of the data folder: users only read it"),
             None => format!("`{name}@{owner}` belongs to {owner}: only {owner} can drop it"),
         };
         Some(Failure::new(FailureKind::NotAllowed, text))

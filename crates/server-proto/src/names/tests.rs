@@ -125,7 +125,7 @@ fn files_come_change_and_go() {
     let refusal = names.read_only(HandleId([5; 16])).unwrap().message;
     assert_eq!(
         refusal,
-        "`a@folder` is a file of the data folder: users only read it"
+        "`a` is a file of the data folder: users only read it"
     );
     let gone = names.set_files(vec![file("a", 2)]);
     assert_eq!(gone, [HandleId([5; 16])]);
