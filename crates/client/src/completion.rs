@@ -158,7 +158,8 @@ impl Attendant {
             if look.more {
                 self.watch.let_others_in();
             }
-            if !is_quiet || self.expire() {
+            // Bytes may come without a pause.
+            if self.expire() || !is_quiet {
                 continue;
             }
             let waiter = self.watch.waiter();
