@@ -157,7 +157,10 @@ impl Grid {
         let mut last = None;
         for (holder, address) in &found.holders {
             let at = self.server(*holder, address);
-            let read = at.and_then(|at| at.read_source(source, form.clone(), false));
+            let read = at.and_then(|at| {
+                let form = form.clone();
+                at.read_source(source, form, false, Instant::now())
+            });
             match read {
                 Ok((from, is_own)) => {
                     let copy = from.copy(server, false);
