@@ -120,8 +120,11 @@ impl Server {
                 }
             }
             let is_renewed = lock(&self.0.connection).number() != before;
-            if !is_renewed && self.renew().is_err() {
-                return Err(error);
+            let renewed = if is_renewed { Ok(()) } else { self.renew() };
+            match renewed {
+                Ok(()) => {}
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
+                Err(_) => return Err(error),
             }
         }
     }
