@@ -96,14 +96,18 @@ impl Server {
     }
 
     /// Makes a request. If the server released the client because it shuts down, makes the request
-    /// again on a new connection, where its successor listens, for a bounded time. If nobody
-    /// listens, returns the error of the first server.
+    /// again on a new connection, where its successor listens, for a bounded time, and at most for
+    /// the time-out of one operation. If nobody listens, returns the error of the first server.
     pub(crate) fn persist<T>(&self, mut ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
-        let mut since = None;
+        let (start, mut since) = (Instant::now(), None);
         let mut nap = SHORTEST_NAP;
+        let timeout = self.0.options.timeout;
+        let left = || timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
+        let is_late = || left().is_some_and(|left| left.is_zero());
         loop {
             let before = lock(&self.0.connection).number();
             let error = match ask() {
+                Err(error) if error.was_let_go() && is_late() => return Err(self.timed_out()),
                 Err(error) if error.was_let_go() => error,
                 other => return other,
             };
@@ -120,12 +124,23 @@ impl Server {
                 }
             }
             let is_renewed = lock(&self.0.connection).number() != before;
-            let renewed = if is_renewed { Ok(()) } else { self.renew() };
+            let renewed = match is_renewed {
+                true => Ok(()),
+                false => self.renew_within(left().unwrap_or(Duration::MAX)),
+            };
             match renewed {
                 Ok(()) => {}
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
+                Err(_) if is_late() => return Err(self.timed_out()),
                 Err(_) => return Err(error),
             }
+        }
+    }
+
+    fn timed_out(&self) -> Error {
+        Error::Timeout {
+            address: self.0.address.clone(),
+            after: self.0.options.timeout.unwrap_or_default(),
         }
     }
 
@@ -134,7 +149,13 @@ impl Server {
     /// # Errors
     /// Nobody answers.
     pub(crate) fn renew(&self) -> Result<(), Error> {
-        *lock(&self.0.connection) = open_any(&self.0.at, &again(&self.0))?;
+        self.renew_within(Duration::MAX)
+    }
+
+    /// The same, but waits for an answer for at most `patience`.
+    fn renew_within(&self, patience: Duration) -> Result<(), Error> {
+        let options = hurried(again(&self.0), &self.0.at, patience);
+        *lock(&self.0.connection) = open_any(&self.0.at, &options)?;
         *lock(&self.0.express) = None;
         Ok(())
     }

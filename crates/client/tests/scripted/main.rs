@@ -501,6 +501,17 @@ fn draining(most: usize) -> String {
 }
 
 #[test]
+fn the_wait_for_the_successor_of_a_server_ends_at_the_time_out() {
+    for most in [1, usize::MAX] {
+        let start = Instant::now();
+        let server = Server::connect(&draining(most), options()).unwrap();
+        let error = server.function("scale").unwrap_err();
+        assert!(matches!(error, Error::Timeout { .. }), "{error}");
+        assert!(start.elapsed() < BOUND);
+    }
+}
+
+#[test]
 fn an_interrupt_ends_the_wait_for_the_successor_of_a_server() {
     let gives_up = Arc::new(AtomicBool::new(false));
     let does = gives_up.clone();
