@@ -13,7 +13,7 @@ use crate::remote::reserved::Reserved;
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// Array bytes up to which a call counts as small, so that it may overtake larger ones.
@@ -262,16 +262,45 @@ pub(crate) fn connection_within(
     if let Some(connection) = server.live_connection() {
         return Ok(connection);
     }
-    let _opening = lock(&server.0.opening);
+    let start = Instant::now();
+    let mut options = hurried(again(&server.0), &server.0.at, patience);
+    let _opening = turn_to_open(server, &options)?;
     if let Some(connection) = server.live_connection() {
         return Ok(connection);
     }
-    let opened = open_any(
-        &server.0.at,
-        &hurried(again(&server.0), &server.0.at, patience),
-    )?;
+    if !server.needs_login() {
+        // Another thread may have tried in vain meanwhile.
+        options.connect_timeout = options.connect_timeout.saturating_sub(start.elapsed());
+    }
+    let opened = open_any(&server.0.at, &options)?;
     *lock(&server.0.connection) = opened.clone();
     Ok(opened)
+}
+
+/// Waits until no other thread opens a connection to the server, for at most the time in which a
+/// connection must be there. A login takes its time.
+fn turn_to_open<'s>(server: &'s Server, options: &Options) -> Result<MutexGuard<'s, ()>, Error> {
+    let (start, mut asked) = (Instant::now(), Instant::now());
+    loop {
+        match server.0.opening.try_lock() {
+            Ok(turn) => return Ok(turn),
+            Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(SHORTEST_NAP),
+        }
+        if asked.elapsed() >= LONGEST_NAP {
+            asked = Instant::now();
+            if options.on_interrupt.as_ref().is_some_and(|ask| ask()) {
+                return Err(Error::Interrupted);
+            }
+        }
+        if !server.needs_login() && start.elapsed() >= options.connect_timeout {
+            let text = "connection timed out; another thread of this program waits for one, too";
+            return Err(Error::Connect {
+                address: server.address().clone(),
+                source: io::Error::new(io::ErrorKind::TimedOut, text),
+            });
+        }
+    }
 }
 
 /// Whether an address leads to a server: it is its own, or both names have an IP address and a port

@@ -474,6 +474,33 @@ fn nobody_there_is_an_error_at_once() {
     );
 }
 
+#[test]
+fn threads_do_not_wait_for_a_connection_one_after_the_other() {
+    const THREADS: usize = 8;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("farcall://{}", listener.local_addr().unwrap());
+    let peer = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut header = [0; 16];
+        stream.read_exact(&mut header).unwrap();
+        let length = u32::from_le_bytes(header[..4].try_into().unwrap());
+        stream.read_exact(&mut vec![0; length as usize]).unwrap();
+        stream.write_all(&hello(1, 1)).unwrap();
+        listener
+    });
+    let server = Server::connect(&address, options()).unwrap();
+    // The first connection ends, and nobody greets on another one.
+    let _listener = peer.join().unwrap();
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        let asks = [(); THREADS].map(|()| scope.spawn(|| server.ping()));
+        let failed = asks.into_iter().map(|ask| ask.join().unwrap().is_err());
+        assert_eq!(failed.filter(|failed| *failed).count(), THREADS);
+    });
+    let took = start.elapsed();
+    assert!(took < 4 * PATIENCE, "{took:?}");
+}
+
 /// A server that drains: it refuses each request. It serves `most` connections, and greets nobody
 /// else. Its threads end with the test's process.
 fn draining(most: usize) -> String {
