@@ -306,6 +306,15 @@ impl Connection {
         }
     }
 
+    /// The same for a thread that always has bytes to move. It asks at most as often as one that
+    /// waits.
+    fn interrupted_at_times(&self, asked: &mut Option<Instant>) -> Result<(), Error> {
+        match self.options.on_interrupt.is_some() && asks_again(asked) {
+            true => self.interrupted(),
+            false => Ok(()),
+        }
+    }
+
     fn error(&self, loss: Loss) -> Error {
         let address = self.address.clone();
         match loss {

@@ -306,7 +306,9 @@ impl Request {
             let seated = Seated(connection);
             let waited = match !outlook.writing && spinning.look_again() {
                 true => Ok(()),
-                false => connection.wait(outlook, deadline, timeout),
+                false => connection
+                    .wait(outlook, deadline, timeout)
+                    .and_then(|()| connection.interrupted_at_times(&mut asked)),
             };
             std::mem::forget(seated);
             state = connection.lock();

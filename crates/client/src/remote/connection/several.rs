@@ -2,7 +2,7 @@
 //! the bytes of each connection that no other thread serves. If other threads serve all of them, it
 //! sleeps until one of them wakes it. It does not take the answer of the request that has ended.
 
-use super::{Connection, NAP, Request, asks_again, is_overdue};
+use super::{Connection, NAP, Request, is_overdue};
 use crate::error::Error;
 use crate::remote::socket;
 use farcall_rpc_proto::CallId;
@@ -98,9 +98,7 @@ fn wait(
             groups
                 .iter()
                 .for_each(|group| group.connection.let_others_in());
-            if asks_again(&mut asked) {
-                first.interrupted()?;
-            }
+            first.interrupted_at_times(&mut asked)?;
             continue;
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -109,6 +107,7 @@ fn wait(
         }
         if stand_by(groups) {
             rest(groups, left, &mut spinning)?;
+            first.interrupted_at_times(&mut asked)?;
         }
     }
 }
