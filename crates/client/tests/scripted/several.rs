@@ -165,6 +165,42 @@ fn read_frame(stream: &mut TcpStream) {
     stream.read_exact(&mut vec![0; length as usize]).unwrap();
 }
 
+#[test]
+fn a_wait_ends_in_time_while_another_thread_moves_the_call() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("farcall://{}", listener.local_addr().unwrap());
+    let (told, moves) = std::sync::mpsc::channel();
+    let peer = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let interface = server::interface(1, 7, "Define f(IN int n) Calls \"C\" f(n);");
+        for answer in [server::hello(1, 1), interface, server::goodbye("it drains")] {
+            read_frame(&mut stream);
+            stream.write_all(&answer).unwrap();
+        }
+        // Nobody greets the client when it comes again.
+        told.send(listener.accept().unwrap()).unwrap();
+    });
+    let options = Options {
+        connect_timeout: 80 * SHORT,
+        ..Options::default()
+    };
+    let server = Server::connect(&address, options).unwrap();
+    let function = server.function("f").unwrap();
+    // SAFETY: the call has no arrays.
+    let call = unsafe { function.start(&mut [Argument::Scalar(Scalar::Int(1))]) }.unwrap();
+    std::thread::scope(|scope| {
+        let moved = scope.spawn(|| call.wait_out());
+        let _silent = moves.recv().unwrap();
+        let begin = Instant::now();
+        let waited = call.wait_timeout(SHORT);
+        assert!(matches!(waited, Err(Error::Timeout { .. })), "{waited:?}");
+        assert!(begin.elapsed() < 40 * SHORT);
+        moved.join().unwrap().unwrap();
+    });
+    peer.join().unwrap();
+    assert!(matches!(call.take(), Some(Err(_))));
+}
+
 /// The address of a server whose function prints without a pause, until its client goes. It serves
 /// one client after the other.
 fn chatterbox() -> String {

@@ -331,7 +331,13 @@ impl Request {
         Ok(self.connection.lock())
     }
 
-    fn timed_out(&self, after: Duration) -> Error {
+    /// Fails if the caller wants to give up.
+    pub(crate) fn interrupted(&self) -> Result<(), Error> {
+        self.connection.interrupted()
+    }
+
+    /// The error of a wait for at most this time.
+    pub(crate) fn timed_out(&self, after: Duration) -> Error {
         let address = self.connection.address.clone();
         Error::Timeout { address, after }
     }
