@@ -84,6 +84,9 @@ def test_a_result_goes_to_a_file(serve, out):
     assert (out / "y.tsv").read_text() == "0\n0.5\n1\n"
     check(both.x, out / "x.raw")
     check(both.y, out / "y.tsv")
+    grid(2, 3, farcall.url(f"file://{out}/x.npy", order="F"))
+    by_columns = np.load(out / "x.npy")
+    assert by_columns.flags.f_contiguous and by_columns.tolist() == [[0, 1, 2], [3, 4, 5]]
     result = count.call_async(4, farcall.url(f"file://{out}/b.npy")).result(timeout=30)
     assert np.load(out / "b.npy").tolist() == [0, 1, 2, 3]
     check(result.x, out / "b.npy")

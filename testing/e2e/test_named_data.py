@@ -117,7 +117,7 @@ def test_a_user_reads_what_another_shares_and_nothing_else(start, work, tmp_path
     assert [one.name for one in bob.list_data()] == ["open"]
     opened = bob.handle(name="open")
     assert opened.name == "open@alice"
-    with pytest.raises(farcall.ServerError, match="no array"):
+    with pytest.raises(farcall.ServerError, match="`open@alice` belongs to alice: only alice can"):
         opened.drop()
     with pytest.raises(farcall.Error, match="cannot change"):
         bob.function("twice")(3, opened)
@@ -151,7 +151,7 @@ def test_files_of_a_data_folder_are_data(start, work, tmp_path):
             total(3, farcall.data(name))
     with pytest.raises(ValueError, match="name"):
         farcall.data("../outside/secret.npy")
-    with pytest.raises(farcall.ServerError, match="no array"):
+    with pytest.raises(farcall.ServerError, match=r"`runs/a.npy@folder` is a file of the data fol"):
         server.handle(name="runs/a.npy").drop()
     new = folder / "runs" / "new.npy"
     np.save(new, np.ones(4))
@@ -190,6 +190,9 @@ def test_a_call_goes_where_its_data_are(cluster):
     # A handle of named data works like the name.
     assert total(n, handle).sum == n
     assert server.handle(name="atoms").version == 1
+    # So do both in a map, which makes calls at all servers.
+    for atoms in (farcall.data("atoms"), handle):
+        assert [one.sum for one in total.map([(n, atoms)] * 6).wait()] == [n] * 6
     again = server.put(np.zeros(n), name="atoms")
     assert again.version == 2
     assert [version for version, _ in holders(server, "atoms")] == [2]

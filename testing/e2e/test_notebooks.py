@@ -65,3 +65,11 @@ def test_the_parts_of_an_estimate_are_its_total():
     sizes = {"sent_bytes": 8, "returned_bytes": 8, "memory_bytes": 16}
     shown = farcall._notebook.estimate(types.SimpleNamespace(**parts, **sizes))
     assert "predicted: <b>1 s</b>" in shown and "wait 750 ms, EXEC 250 ms" in shown
+
+
+def test_a_future_that_ctrl_c_has_ended_can_be_shown():
+    def result():
+        raise KeyboardInterrupt
+
+    shown = types.SimpleNamespace(done=lambda: True, cancelled=lambda: False, result=result)
+    assert farcall._notebook.future(shown) == "<div><b>KeyboardInterrupt</b>: </div>"

@@ -287,6 +287,8 @@ def test_wrong_uses_are_told(process, server):
         server.new("Nothing")
     with pytest.raises(farcall.ArgumentError, match="is a method: make an object of `Counter`"):
         server.call("Counter.pid", np.empty(1, np.int64))
+    with pytest.raises(farcall.ArgumentError, match="in a loop instead of `map`"):
+        server.new("Counter").pid.map([()])
     assert server.call("pid", np.empty(1, np.int64)).pid > 0
     ran = subprocess.run(
         [FARCALL, "call", "--server", process.address, "Counter.pid"],

@@ -91,6 +91,8 @@ def test_a_saved_transaction_runs_again(two, tmp_path, run):
     # As in a call, nothing of an input is lost.
     with pytest.raises(ValueError, match="`d`: a masked array: its mask would be lost"):
         plan.run(servers, {"d": np.ma.masked_less(d, 0.5)})
+    with pytest.raises(ValueError, match=r"`d`: expected float64: Cannot cast .*complex128"):
+        plan.run(servers, {"d": d + 0j})
     with pytest.raises(ValueError, match="`d`: the integer 9007199254740993, which float64"):
         plan.run(servers, {"d": np.full(d.shape, 2**53 + 1)})
     # The command writes files.

@@ -133,6 +133,9 @@ def test_formats(serve, web):
         get("r.raw", dtype="f4", sha256="12")
     with pytest.raises((ValueError, TypeError, farcall.ArgumentError)):
         farcall.url("http://a/b", dtype="U4")
+    for columns in ("rain", [], [1]):
+        with pytest.raises(farcall.ArgumentError, match="`columns`: expected a list of names"):
+            farcall.url("http://a/b.csv", columns=columns)
 
 
 def test_columns_of_parquet_and_arrow(serve, web):

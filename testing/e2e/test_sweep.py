@@ -238,6 +238,15 @@ def test_a_file_of_a_lost_server_is_no_reason_to_wait_for_ever(monkeypatch):
     assert sweep.results[2:] == ["done", "done"]
 
 
+def test_calls_that_read_named_data_go_through_the_metaserver():
+    at_servers, placed = [], []
+    functions = [(name, Changing(at_servers)) for name in ("one", "other")]
+    reads = (1, farcall.data("k"))
+    sweep = Sweep(functions, [reads, 2, reads], {}, False, 1, whole=Changing(placed))
+    assert sweep.wait() == ["done"] * 3
+    assert placed == [reads] * 2 and at_servers == [(2,)]
+
+
 class Held(Scripted):
     """A function whose calls end when an event has come."""
 

@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList, PyString};
 pub(crate) use store::{store, store_result};
-use types::{casts_safely, has_type, type_of};
+use types::{casts_safely, has_type, native, type_of};
 pub(crate) use types::{dtype, dtype_name, dtype_of, element_of};
 
 mod checks;
@@ -562,9 +562,16 @@ pub(crate) fn to_put<'py>(
         let given = format!("a list with a masked array: {UNMASKED}");
         return refuse("array", "an array", given);
     }
+    let array = native(array)?;
     let Some(ty) = type_of(&array.dtype()) else {
-        let expected = "an array of numbers that functions take";
-        return refuse("array", expected, describe(&array));
+        let (expected, given) = ("an array of numbers that functions take", describe(&array));
+        let like = match array.dtype().kind() {
+            b'b' => "uint8",
+            b'c' => "complex",
+            _ => "float",
+        };
+        let given = format!("{given}; convert it first, as in `array.astype({like:?})`");
+        return refuse("array", expected, given);
     };
     let column_major = match order {
         None => array.is_fortran_contiguous() && !array.is_c_contiguous(),

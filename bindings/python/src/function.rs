@@ -495,6 +495,10 @@ impl Function {
                 "a transaction records its calls: call the function in a loop instead of `map`";
             return Err(error::arguments(py, &this.name, text));
         }
+        if this.client.is_method() {
+            let text = "a method runs on one object: call it in a loop instead of `map`";
+            return Err(error::arguments(py, &this.name, text));
+        }
         let functions = this.placed(this.everywhere(py)?);
         let empty = PyDict::new(py);
         let fixed = fixed.unwrap_or(&empty);
@@ -502,7 +506,10 @@ impl Function {
         let holders = slf.getattr("_holders")?;
         let is_meta = this.client.server().is_metaserver();
         let joined = is_meta.then(|| slf.getattr("_reached")).transpose()?;
-        sweep.call1((functions, calls, fixed, progress, group, holders, joined))
+        let whole = is_meta.then_some(slf);
+        sweep.call1((
+            functions, calls, fixed, progress, group, holders, joined, whole,
+        ))
     }
 
     /// The addresses of the servers that can be reached now, and the function of each.

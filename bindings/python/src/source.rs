@@ -42,7 +42,7 @@ pub(crate) fn url(
     dtype: Option<&Bound<'_, PyAny>>,
     shape: Option<Vec<u64>>,
     order: Option<&str>,
-    columns: Option<Vec<String>>,
+    columns: Option<&Bound<'_, PyAny>>,
     query: Option<String>,
     format: Option<String>,
     rows: Option<&Bound<'_, PySlice>>,
@@ -60,7 +60,7 @@ pub(crate) fn url(
         element: given.map(|(ty, _)| ty.name().to_owned()),
         shape,
         column_major,
-        columns,
+        columns: columns.map(names_of).transpose()?,
         query,
         sha256,
         big_endian: given.map(|(_, big_endian)| big_endian),
@@ -68,6 +68,16 @@ pub(crate) fn url(
     };
     Ok(Source {
         source: farcall_client::Source { address, options },
+    })
+}
+
+/// The names of columns.
+fn names_of(columns: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    let names = columns.extract::<Vec<String>>().ok();
+    names.filter(|names| !names.is_empty()).ok_or_else(|| {
+        let expected = "a list of names, such as [\"rain\"]";
+        let given = error::describe(columns);
+        error::argument(columns.py(), "url", "columns", expected, &given)
     })
 }
 

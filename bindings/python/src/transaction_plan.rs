@@ -10,7 +10,7 @@ use farcall_client::{ArrayForm, Playback};
 use farcall_idl::{Order, Type};
 use farcall_plan::{MOST_BYTES, Plan, data};
 use numpy::PyUntypedArray;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -192,7 +192,13 @@ impl TransactionPlan {
             true => value.call_method1(intern!(py, "view"), ("int8",))?,
             false => value,
         };
-        let converted = value.call_method(intern!(py, "astype"), (dtype,), Some(&options))?;
+        let arguments = (dtype.as_str(),);
+        let converted = value.call_method(intern!(py, "astype"), arguments, Some(&options));
+        let converted =
+            converted.map_err(|error| match error.is_instance_of::<PyTypeError>(py) {
+                true => PyValueError::new_err(format!("`{name}`: expected {dtype}: {error}")),
+                false => error,
+            })?;
         let converted: Bound<'_, PyUntypedArray> = converted.cast_into()?;
         // SAFETY: the array was made here, or is held, and is read with the interpreter held.
         Ok(unsafe { array::contents(&converted) }.to_vec())

@@ -105,6 +105,13 @@ def test_the_address_of_a_file_is_decoded_once():
             addresses.parse(text)
 
 
+@pytest.mark.parametrize("name", [".a.npy", "runs/.a.npy", ".runs/a.npy"])
+def test_hidden_files_of_the_data_folder_are_not_read(name):
+    with pytest.raises(RefusedError, match="begins with a dot"):
+        addresses.parse(f"folder:{name}")
+    assert addresses.parse(f"file:///{name}").path == f"/{name}"
+
+
 @pytest.mark.parametrize("text", ["https://a.org/%ff.npy", "s3://stock/%ff", "file:///%ff.npy"])
 def test_an_escape_that_is_no_utf_8_is_refused(text):
     with pytest.raises(RefusedError, match="escapes in its path that are not UTF-8"):
@@ -315,6 +322,18 @@ def test_names_may_look_like_numbers_and_like_missing_ones():
 def test_errors_of_a_table_count_rows_from_1(text, said):
     with pytest.raises(UnfitError, match=said):
         table(text)
+
+
+def test_no_number_of_another_column_is_taken():
+    assert table("t,rain,wind\n1,2,3,\n\n2,0,4\n", columns=["wind"]).tolist() == [3, 4]
+    with pytest.raises(UnfitError, match=r"row 2 has 4 fields, and the first line has 3 names$"):
+        table("t,rain,wind\n1,2,3\n2,2,5,3\n", columns=["wind"])
+
+
+def test_a_name_without_an_ending_says_no_format():
+    for path in "/a.csv/rain", "/rain":
+        with pytest.raises(UnfitError, match="has no ending that says its format: give format="):
+            formats.format_of(path, {"format": None}, f"file://{path}")
 
 
 def test_an_empty_line_changes_no_shape():

@@ -67,7 +67,16 @@ fn inline(text: &str) -> Result<Array, Failure> {
     }
     let shape = vec![numbers.len() as u64];
     let array = Array::new(ty, shape, Order::RowMajor, bytes);
-    Ok(array.expect("each number is an element"))
+    let array = array.expect("each number is an element");
+    // The nearest `float` of 0.1 is meant, but a number with all its digits is not rounded.
+    let is_rounded = |word: &str| {
+        let value = word.trim().parse::<i128>();
+        value.is_ok_and(|value| value as f32 as i128 != value)
+    };
+    Ok(match text.split(',').any(is_rounded) {
+        true => array,
+        false => array.decimal(),
+    })
 }
 
 /// A number as users write it. A whole number is an integer, also as `1e3`. No integer is `-0.0`.
@@ -226,6 +235,21 @@ mod tests {
         assert_eq!(shown(1.5e-9), "[1.500000e-9]");
         assert_eq!(shown(-2e300), "[-2.000000e300]");
         assert_eq!(short(1e-9, "+"), "+1.000000e-9");
+    }
+
+    #[test]
+    fn decimals_on_the_command_line_become_the_nearest_float() {
+        let bytes = |text| {
+            inline(text)
+                .unwrap()
+                .into_bytes(Type::Float, Order::RowMajor)
+        };
+        let near = [0.1f32, 1.0, 1e11, 6.022e23].map(f32::to_ne_bytes).concat();
+        assert_eq!(bytes("0.1, 1,1e11,6.022e23").unwrap(), near);
+        assert_eq!(bytes("1e11").unwrap(), 1e11f32.to_ne_bytes());
+        assert!(bytes("1e39").is_err(), "it would be infinite");
+        assert!(bytes("16777217").is_err(), "it has all its digits");
+        assert!(bytes("16777217,0.5").is_err());
     }
 
     #[test]

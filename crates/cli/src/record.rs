@@ -7,7 +7,7 @@ use crate::failure::{self, Failure};
 use clap::{Args, Subcommand};
 use farcall_record::Line;
 use farcall_recorder::{Lines, Told, Writer, files};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -129,7 +129,14 @@ fn print(source: &Source) -> Result<(), Failure> {
 
 fn cut(arguments: &Cut) -> Result<(), Failure> {
     let path = &arguments.output;
-    let fail = |error| Failure::cannot("write", path.display(), error);
+    let fail = |error: io::Error| match error.kind() {
+        io::ErrorKind::AlreadyExists => Failure::cannot(
+            "write",
+            path.display(),
+            "the file exists; name another file",
+        ),
+        _ => Failure::cannot("write", path.display(), error),
+    };
     let mut options = OpenOptions::new();
     let options = options.write(true).create_new(true).mode(0o600);
     let mut writer = Writer::new(options.open(path).map_err(fail)?).map_err(fail)?;
@@ -212,6 +219,13 @@ impl Source {
             }
             all.extend(found);
         }
+        // A file that is named twice, such as by its folder too, is read once.
+        let mut seen = BTreeSet::new();
+        all.retain(|path| {
+            path.canonicalize()
+                .ok()
+                .is_none_or(|real| seen.insert(real))
+        });
         Ok(all)
     }
 }

@@ -207,13 +207,9 @@ impl Elements {
             return Err(E::custom("a list mixes numbers and lists"));
         }
         // JSON has decimal numbers. The nearest one is meant.
-        let number = match (self.ty, number) {
-            (Type::Float, Number::Real(value))
-                if value.is_infinite() == (value as f32).is_infinite() =>
-            {
-                Number::Real(f64::from(value as f32))
-            }
-            (_, number) => number,
+        let number = match number {
+            Number::Real(_) => number.nearest(self.ty),
+            _ => number,
         };
         number.write(self.ty, &mut self.bytes).map_err(E::custom)
     }

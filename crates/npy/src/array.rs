@@ -1,6 +1,7 @@
 //! Arrays of numbers as they come from files or messages, and their way into the type of a
-//! parameter. A value is converted only if that loses nothing. The bytes of elements are in the
-//! byte order of this machine.
+//! parameter. A value is converted only if that loses nothing, or if somebody wrote it as a decimal
+//! and a `float` takes the nearest one. The bytes of elements are in the byte order of this
+//! machine.
 
 use crate::{Header, MOST_HEADER, NpyError, element};
 use farcall_idl::{Order, Type};
@@ -15,6 +16,8 @@ pub struct Array {
     kind: Kind,
     /// Bytes of one element.
     size: usize,
+    /// Whether somebody wrote its numbers as decimals.
+    is_decimal: bool,
     bytes: Vec<u8>,
 }
 
@@ -85,6 +88,7 @@ impl Array {
             order,
             kind,
             size,
+            is_decimal: false,
             bytes,
         };
         (array.declared_bytes() == Some(array.bytes.len() as u64)).then_some(array)
@@ -95,6 +99,14 @@ impl Array {
         let (ty, is_swapped) = element(descr)?;
         let array = Array::new(ty, shape, order, bytes)?;
         Some(if is_swapped { array.swapped() } else { array })
+    }
+
+    /// The same array, whose numbers somebody wrote as decimals: a `float` takes the nearest one.
+    pub fn decimal(self) -> Array {
+        Array {
+            is_decimal: true,
+            ..self
+        }
     }
 
     /// Bytes that the shape asks for.
@@ -123,7 +135,8 @@ impl Array {
         found.expect("every type that is read has a name")
     }
 
-    /// Elements of the wanted type in the wanted order. Values are converted if that loses nothing.
+    /// Elements of the wanted type in the wanted order. Values are converted if that loses nothing,
+    /// and [decimals](Array::decimal) to the nearest one.
     ///
     /// # Errors
     /// The reason why they cannot be converted.
@@ -134,7 +147,12 @@ impl Array {
         } else {
             let mut converted = Vec::with_capacity(self.bytes.len() / self.size * size);
             for element in self.bytes.chunks_exact(self.size) {
-                read_number(element, self.kind).write(ty, &mut converted)?;
+                let number = read_number(element, self.kind);
+                let number = match self.is_decimal {
+                    true => number.nearest(ty),
+                    false => number,
+                };
+                number.write(ty, &mut converted)?;
             }
             converted
         };
@@ -153,6 +171,23 @@ impl Number {
         let (kind, size) = kind_of(ty).unwrap_or((Kind::Uint, 1));
         let elements = bytes.chunks_exact(size);
         elements.map(move |element| read_number(element, kind))
+    }
+
+    /// The nearest number that the type holds, if that is a `float` or a pair of them. A number
+    /// that would become infinite, and a number for any other type, is returned as it is.
+    pub fn nearest(self, ty: Type) -> Number {
+        let value = match self {
+            Number::Real(value) => value,
+            Number::Integer(value) => value as f64,
+            Number::Complex(..) => return self,
+        };
+        let near = value as f32;
+        match ty {
+            Type::Float | Type::SComplex if near.is_infinite() == value.is_infinite() => {
+                Number::Real(near.into())
+            }
+            _ => self,
+        }
     }
 
     /// Appends the number as an element of the type.
@@ -335,6 +370,21 @@ mod tests {
         assert!(write(Number::Real(0.1), Type::Float).is_err());
         assert!(write(Number::Real(f64::NAN), Type::Float).is_ok());
         assert!(write(Number::Integer((1 << 53) + 1), Type::Double).is_err());
+    }
+
+    #[test]
+    fn a_float_takes_the_nearest_decimal_but_none_that_becomes_infinite() {
+        let convert = |values: [f64; 2], ty| {
+            let bytes = values.map(f64::to_ne_bytes).concat();
+            let array = Array::new(Type::Double, vec![2], Order::RowMajor, bytes);
+            array.unwrap().decimal().into_bytes(ty, Order::RowMajor)
+        };
+        let near = [0.1f32, f32::INFINITY].map(f32::to_ne_bytes).concat();
+        assert_eq!(convert([0.1, f64::INFINITY], Type::Float), Ok(near));
+        let pairs = [0.1f32, 0.0, 0.5, 0.0].map(f32::to_ne_bytes).concat();
+        assert_eq!(convert([0.1, 0.5], Type::SComplex), Ok(pairs));
+        assert!(convert([1e39, 0.0], Type::Float).is_err());
+        assert!(convert([0.1, 0.0], Type::Int).is_err());
     }
 
     #[test]

@@ -428,7 +428,7 @@ impl Store {
         array.ok_or_else(|| {
             let text = format!(
                 "there is no array {id} at the server: it was dropped, it has expired, its \
-                 connection has ended, or it belongs to another user"
+                 connection has ended, it is at another server, or it belongs to another user"
             );
             Failure::new(FailureKind::NotFound, text)
         })

@@ -114,6 +114,18 @@ impl Names {
         held.is_some_and(|held| held.shared)
     }
 
+    /// Why a user who may read the data of another one, or a file, cannot drop it.
+    pub(crate) fn read_only(&self, id: HandleId) -> Option<Failure> {
+        let key = self.by_id.get(&id)?;
+        let held = self.held.get(key).filter(|held| held.shared)?;
+        let (name, owner) = key;
+        let text = match held.file {
+            Some(_) => format!("`{name}@{owner}` is a file of the data folder: users only read it"),
+            None => format!("`{name}@{owner}` belongs to {owner}: only {owner} can drop it"),
+        };
+        Some(Failure::new(FailureKind::NotAllowed, text))
+    }
+
     /// Why an array is gone, if a newer version replaced it.
     pub(crate) fn replaced(&self, id: HandleId) -> Option<Failure> {
         let (_, (name, _)) = self.replaced.iter().rev().find(|(old, _)| *old == id)?;

@@ -271,7 +271,8 @@ impl Objects {
             }
             Some(Object { worker, .. }) => worker.clone().map(Some).map_err(|lost| {
                 let why = lost.message;
-                let text = format!("was called on an object that is lost because {why}");
+                let text =
+                    format!("was called on an object that is lost because {why}; make a new one");
                 named(lost.kind, &text)
             }),
         }

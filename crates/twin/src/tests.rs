@@ -252,6 +252,28 @@ fn calls_that_start_at_once_use_no_more_elements_than_in_the_record() {
     }
 }
 
+#[test]
+fn a_server_that_gets_no_call_is_told() {
+    let mut day = Day::default();
+    for server in &SERVERS[..2] {
+        day.take(&Line::Call(Box::new(local(server, 0.0, 1.0))));
+    }
+    let twin = Twin::new(day).unwrap();
+    let without_effect = |changes: &[Change]| {
+        let changed = twin.with(changes).unwrap();
+        changed.without_effect(changes).is_some()
+    };
+    let add = Change::add(&format!("new=copy-of:{}", SERVERS[0])).unwrap();
+    assert!(without_effect(std::slice::from_ref(&add)));
+    assert!(without_effect(&[Change::policy("completion").unwrap()]));
+    assert!(!without_effect(&[Change::policy("sjf").unwrap()]));
+    // The calls of the server that is removed are placed.
+    assert!(!without_effect(&[
+        add,
+        Change::Remove(SERVERS[1].to_owned())
+    ]));
+}
+
 /// The line about a server is in a file that had to make room for others.
 #[test]
 fn assumed_elements_are_told_and_those_of_calls_that_overlap() {
@@ -337,7 +359,7 @@ fn failed_calls_are_left_out_with_and_without_lines_of_their_own() {
     })));
     let twin = Twin::new(day).unwrap();
     assert_eq!(twin.calls(), 1);
-    let is_told = |note: &String| note.starts_with("6 calls never started or failed");
+    let is_told = |note: &String| note == "left out: 6 calls that failed or never started";
     assert!(twin.notes().iter().any(is_told), "{:?}", twin.notes());
 }
 

@@ -11,6 +11,7 @@ use crate::figures::{Figures, Group};
 use crate::scenario::{LATENCY_S, scenario};
 use farcall_gridsim::simulate;
 use farcall_gridsim::{Arrival, Machine, Outcome, Port, Record, Scenario};
+use farcall_quantity::counted;
 use farcall_random::SplitMix64;
 use farcall_schedule::{placement, queue};
 use std::collections::{BTreeMap, BTreeSet};
@@ -130,6 +131,17 @@ impl Twin {
     /// What the record lacks, in words.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// Why these changes, of which this is the result, change no call; nothing if they may.
+    pub fn without_effect(&self, changes: &[Change]) -> Option<&'static str> {
+        let places = |change: &Change| matches!(change, Change::Add { .. } | Change::Placement(_));
+        let stays = |arrival: &Arrival| arrival.server.is_some();
+        let has_none = changes.iter().any(places) && self.scenario.arrivals.iter().all(stays);
+        has_none.then_some(
+            "all calls stay at their servers, because no metaserver has placed them; give the \
+             record of the metaserver, too, if there is one",
+        )
     }
 
     /// What came of the calls of the record.
@@ -501,8 +513,8 @@ fn notes(day: &Day, recorded: &Figures) -> Vec<String> {
     }
     if day.unfinished > 0 {
         notes.push(format!(
-            "{} calls never started or failed, and are left out",
-            day.unfinished
+            "left out: {} that failed or never started",
+            counted(day.unfinished as usize, "call")
         ));
     }
     if day.unknown > 0 {

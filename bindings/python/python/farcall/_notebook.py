@@ -38,7 +38,8 @@ def future(shown: Future) -> str:
         return "<div>the call was cancelled</div>"
     try:
         result = shown.result()
-    except Exception as error:
+    # Ctrl-C ended the wait for it, and the call.
+    except (Exception, KeyboardInterrupt) as error:
         return f"<div><b>{type(error).__name__}</b>: {html.escape(str(error))}</div>"
     times = shown.times
     bar = "" if times is None else _bar([times.send, times.other, times.exec, times.recv])

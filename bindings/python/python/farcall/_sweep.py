@@ -11,7 +11,7 @@ from numbers import Real
 from typing import Any
 
 from ._group import JOIN_S, MOST_RETURNS, Cost, Stack, Written, checked, next_group, share
-from ._native import Function, Future, Source, Times
+from ._native import Data, Function, Future, Handle, Source, Times
 from ._progress import bar_class, is_shown
 
 # Groups at a server: one computes while the other travels.
@@ -55,11 +55,12 @@ class Sweep:
         group: Any,
         holders: Callable[[], dict[str, list[str]]] = dict,
         joined: Callable[[], _Functions] | None = None,
+        whole: Function | None = None,
     ) -> None:
         """Starts a thread for each server, which comes with its address.
 
         `holders` tells which servers have the files of data folders, and `joined` which servers
-        have the function meanwhile.
+        have the function meanwhile. `whole` is the function of the metaserver, if there is one.
         """
         self.results: list[Any] = []
         """The results so far, in the order of the calls; `None` for calls that have not ended."""
@@ -91,6 +92,7 @@ class Sweep:
         self._places: dict[str, int] = {}
         self._starts: collections.Counter[str] = collections.Counter()
         self._holders = holders
+        self._whole = whole
         self._files: dict[str, list[str]] | None = None
         self._exhausted = False
         # How many calls servers want of the caller's iterator, which a thread of its own asks.
@@ -331,10 +333,8 @@ class Sweep:
         """The servers that have the files which a call reads; none if it reads no files."""
         if len(self._places) == 1:
             return frozenset()
-        values = call.values() if isinstance(call, Mapping) else call
-        values = values if isinstance(call, Mapping | tuple) else (call,)
-        all_values = [*values, *self._fixed.values()]
-        sources = [value.address for value in all_values if isinstance(value, Source)]
+        values = self._values(call)
+        sources = [value.address for value in values if isinstance(value, Source)]
         names = [a.removeprefix("folder:") for a in sources if a.startswith("folder:")]
         if not names:
             return frozenset()
@@ -344,6 +344,19 @@ class Sweep:
         return frozenset(
             self._places[place] for place in set.intersection(*holders) if place in self._places
         )
+
+    def _values(self, call: Any) -> list[Any]:
+        """The arguments of a call."""
+        values = call.values() if isinstance(call, Mapping) else call
+        values = values if isinstance(call, Mapping | tuple) else (call,)
+        return [*values, *self._fixed.values()]
+
+    def _caller(self, function: Function, entries: list[_Entry]) -> Function:
+        """The function to call. A server may lack named data, or have others of that name."""
+        if self._whole is None:
+            return function
+        values = (value for _, call in entries for value in self._values(call))
+        return self._whole if any(map(_is_named, values)) else function
 
     def _ask(self, function: Function) -> None:
         """Asks the caller's iterator for calls, while servers want some.
@@ -485,15 +498,16 @@ class Sweep:
 
     def _start(self, function: Function, server: int, entries: list[_Entry]) -> Future | None:
         try:
+            call_async = self._caller(function, entries).call_async
             if self._stack is not None:
                 joined = self._stack.join([call for _, call in entries])
-                return function.call_async(**{**self._fixed, **joined})
+                return call_async(**{**self._fixed, **joined})
             ((_, call),) = entries
             if isinstance(call, Mapping):
-                return function.call_async(**{**self._fixed, **call})
+                return call_async(**{**self._fixed, **call})
             if isinstance(call, tuple):
-                return function.call_async(*call, **self._fixed)
-            return function.call_async(call, **self._fixed)
+                return call_async(*call, **self._fixed)
+            return call_async(call, **self._fixed)
         except Exception as error:
             self._fails(function, server, entries, error)
             return None
@@ -601,6 +615,11 @@ class Sweep:
         self._failure, self._cancelled = error, True
         self._changed.notify_all()
         self._asked.notify()
+
+
+def _is_named(value: Any) -> bool:
+    """Whether an argument is named data, by the name or as a handle."""
+    return isinstance(value, Data) or (isinstance(value, Handle) and value.name is not None)
 
 
 def _has_ended(future: Future, seconds: float = 0) -> bool:

@@ -4,7 +4,8 @@
 use crate::error;
 use farcall_idl::Type;
 use numpy::npyffi::{NPY_CASTING, PY_ARRAY_API};
-use numpy::{PyArrayDescr, PyArrayDescrMethods};
+use numpy::{PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
@@ -34,6 +35,20 @@ pub(super) fn type_of(descr: &Bound<'_, PyArrayDescr>) -> Option<Type> {
     let numbers = |ty: &Type| ty.size().is_some() && *ty != Type::Char;
     let mut types = Type::ALL.into_iter().filter(numbers).chain([Type::Char]);
     types.find(|ty| has_type(descr, *ty))
+}
+
+/// The array, or a copy whose elements have their bytes in the order of this machine.
+pub(super) fn native<'py>(
+    array: Bound<'py, PyUntypedArray>,
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    let (py, dtype) = (array.py(), array.dtype());
+    if dtype.is_native_byteorder() != Some(false) {
+        return Ok(array);
+    }
+    let dtype = dtype.call_method1(intern!(py, "newbyteorder"), (intern!(py, "="),))?;
+    let array = array.call_method1(intern!(py, "astype"), (dtype,))?;
+    let array: Bound<'py, PyUntypedArray> = array.cast_into()?;
+    Ok(array)
 }
 
 /// NumPy's kind of an element, and its bytes.

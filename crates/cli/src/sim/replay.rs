@@ -128,9 +128,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
         .ask(&changes, arguments.runs, || bar.inc(1))
         .map_err(wrong)?;
     bar.finish_and_clear();
+    let without_effect = changed.without_effect(&changes);
     arguments.form.answer(
-        || text(&twin, &changes, &answer),
-        || to_json(&twin, &answer),
+        || text(&twin, &changes, (&answer, without_effect)),
+        || to_json(&twin, (&answer, without_effect)),
     );
     match &arguments.plot {
         Some(picture) => plot(arguments, picture, &twin, &changed, changes.is_empty()),
@@ -138,8 +139,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-/// The answer as a table.
-fn text(twin: &Twin, changes: &[Change], answer: &Answer) -> String {
+/// The answer as a table, and why changes have no effect.
+fn text(
+    twin: &Twin,
+    changes: &[Change],
+    (answer, without_effect): (&Answer, Option<&str>),
+) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
     let mut line = |words: std::fmt::Arguments<'_>| {
@@ -165,6 +170,9 @@ fn text(twin: &Twin, changes: &[Change], answer: &Answer) -> String {
         twin.notes()
             .iter()
             .for_each(|note| line(format_args!("  {note}")));
+    }
+    if let Some(why) = without_effect {
+        line(format_args!("  {why}"));
     }
     let has_changes = !changes.is_empty();
     let titles = match has_changes {
@@ -212,7 +220,7 @@ fn columns(one: &Estimate, has_changes: bool) -> String {
     columns
 }
 
-fn to_json(twin: &Twin, answer: &Answer) -> Value {
+fn to_json(twin: &Twin, (answer, without_effect): (&Answer, Option<&str>)) -> Value {
     let estimate = |one: &Estimate| {
         json!({
             "recorded_s": one.recorded,
@@ -243,6 +251,7 @@ fn to_json(twin: &Twin, answer: &Answer) -> Value {
         "servers": groups(&answer.servers),
         "reasons": answer.reasons,
         "notes": twin.notes(),
+        "without_effect": without_effect,
     })
 }
 

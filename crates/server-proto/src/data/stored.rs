@@ -480,7 +480,10 @@ impl Data {
                 self.tell_of_array(cx, (key, request), id, false);
                 self.end_own(cx, id);
             }
-            Err(failure) => cx.clients[key].proto.fail(request, &failure),
+            Err(failure) => {
+                let failure = self.names.read_only(id).unwrap_or(failure);
+                cx.clients[key].proto.fail(request, &failure);
+            }
         }
     }
 
@@ -561,10 +564,13 @@ fn check_form(interface: &Interface, array: &ArrayLayout, known: &Array) -> Resu
     };
     let fits_turned =
         known.bytes == array.bytes && known.form.fits(array.element, &shape, !column_major);
+    let has_type = |ty| known.form.fits(ty, &shape, column_major);
+    let needs_type = known.form.ty().is_ok_and(has_type) && !has_type(array.element);
     let remedy = match (fits_turned, column_major) {
-        (false, _) => "",
-        (true, true) => "; put it again in columns",
-        (true, false) => "; put it again in rows",
+        (false, _) if needs_type => format!("; put it again as {}", array.element.name()),
+        (false, _) => String::new(),
+        (true, true) => "; put it again in columns".to_string(),
+        (true, false) => "; put it again in rows".to_string(),
     };
     let given = &known.form;
     Err(format!(

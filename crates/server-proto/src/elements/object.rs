@@ -53,7 +53,7 @@ impl Elements {
         death: &Death,
     ) -> Failure {
         let lost = format!("its process {}", death.cause);
-        let text = format!("was called on an object that is lost because {lost}");
+        let text = format!("was called on an object that is lost because {lost}; make a new one");
         let kind = match (held.owner, held.persistent) {
             (None, None) => death.kind,
             _ => FailureKind::ObjectLost,

@@ -105,7 +105,7 @@ impl Engine {
         let function = call.function;
         let name = match cx.functions.get(function) {
             Ok(function) => function.interface.qualified_name().into_owned(),
-            Err(_) => "the function".to_string(),
+            Err(_) => "the request".to_string(),
         };
         let failure = Failure::new(kind, format!("{name} {cause}"));
         let (connection, call, kept) = (call.connection, call.id, call.job_id());

@@ -122,6 +122,11 @@ fn files_come_change_and_go() {
     assert_eq!(names.changes(), seen);
     names.attach(&"a@folder".parse().unwrap(), HandleId([5; 16]));
     assert!(names.is_shared(HandleId([5; 16])) && names.is_named(HandleId([5; 16])));
+    let refusal = names.read_only(HandleId([5; 16])).unwrap().message;
+    assert_eq!(
+        refusal,
+        "`a@folder` is a file of the data folder: users only read it"
+    );
     let gone = names.set_files(vec![file("a", 2)]);
     assert_eq!(gone, [HandleId([5; 16])]);
     assert_eq!(find(&names, "bob", "a"), Ok((0, 2)));

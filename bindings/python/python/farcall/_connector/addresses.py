@@ -140,7 +140,7 @@ def parse(text: str) -> Address:
         raise RefusedError(
             f"`{text}` is not an address that a server reads: it reads "
             f"{', '.join(sorted([*PORTS, *LOCAL]))}, without a user, a fragment and special "
-            f"characters in the address"
+            f"characters in the address; on a web server a blank is `%20`"
         )
     if scheme == "s3":
         return _object(found, text)
@@ -176,6 +176,10 @@ def _local_path(scheme: str, rest: str, text: str) -> str:
         form = "folder:NAME" if scheme == "folder" else f"{scheme}:/PATH"
         raise RefusedError(
             f"`{text}` is not an address of a file: write {form}, without `.` and `..`"
+        )
+    if scheme == "folder" and any(word.startswith(".") for word in words):
+        raise RefusedError(
+            f"`{text}` begins with a dot: such files of the data folder are not read"
         )
     return path
 

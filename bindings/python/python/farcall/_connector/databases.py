@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -147,7 +148,7 @@ def read_sqlite(address: Address, entry: Entry, asked: dict[str, Any]) -> Array:
             f"file:{quote(address.path)}?mode=ro", uri=True, timeout=deadline.left()
         )
         try:
-            if hasattr(database, "setlimit"):
+            if sys.version_info >= (3, 11):
                 database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_VALUE)
                 database.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
             database.set_authorizer(authorize)

@@ -67,16 +67,22 @@ def dtype_of(asked: dict[str, Any]) -> np.dtype[Any] | None:
     element = asked["element"]
     if element is None:
         return None
-    return np.dtype(ELEMENTS[element]).newbyteorder(">" if asked["big_endian"] else "<")
+    order: Literal["<", ">"] = ">" if asked["big_endian"] else "<"
+    dtype: np.dtype[Any] = np.dtype(ELEMENTS[element]).newbyteorder(order)
+    return dtype
 
 
 def format_of(path: str, asked: dict[str, Any], source: str) -> str:
     """The format of a source: what the request says, else the end of its path."""
-    said = asked["format"] or path.rpartition(".")[2].lower()
+    _, point, ending = path.rpartition("/")[2].rpartition(".")
+    said = asked["format"] or (ending.lower() if point else "")
     known = _ENDS.get(said)
     if known is None:
+        what = "has no ending that says its format"
+        if said:
+            what = f"has the format `{said}`, which this server does not read"
         raise UnfitError(
-            f"the source `{source}` has the format `{said}`, which this server does not read: "
+            f"the source `{source}` {what}: "
             f'give format="npy", "csv", "tsv", "raw", "parquet" or "arrow"'
         )
     return known
@@ -136,6 +142,7 @@ def write(content: Content, kind: str, array: Array, asked: dict[str, Any]) -> N
     if dtype is not None:
         array = converted(array, dtype, content.source)
     if kind == "npy":
+        array = np.asfortranarray(array) if asked["by_columns"] else array
         np.lib.format.write_array(content, array, version=(1, 0), allow_pickle=False)
     elif kind == "raw":
         rows = array.T if asked["by_columns"] else array
@@ -254,7 +261,10 @@ def raw_shape(
     """Type and shape of raw numbers of this many bytes."""
     dtype = dtype_of(asked)
     if dtype is None:
-        raise UnfitError(f"the source `{source}` has raw numbers: give their dtype")
+        raise UnfitError(
+            f"the source `{source}` has raw numbers: give their dtype, such as "
+            f'dtype="float64" in Python, or #type=double after the address'
+        )
     whole = length // dtype.itemsize
     shape = (whole,) if asked["shape"] is None else tuple(asked["shape"])
     if math.prod(shape) * dtype.itemsize != length:
@@ -306,6 +316,9 @@ def _read_table(content: Content, delimiter: str, asked: dict[str, Any]) -> Arra
                 usecols=picked,
                 ndmin=2,
             )
+        if picked is not None:
+            text.seek(0)
+            _check_widths(csv.reader(text, delimiter=delimiter), len(names))
         if asked["element"] is None:
             text.seek(0)
             rows = csv.reader(text, delimiter=delimiter)
@@ -328,6 +341,15 @@ def _told(error: Exception) -> str:
     """What NumPy says of a table, without advice for its callers, and with rows counted from 1."""
     text = str(error).partition("; use `usecols`")[0]
     return re.sub(r"row (\d+), column", lambda row: f"row {int(row[1]) + 1}, column", text)
+
+
+def _check_widths(rows: Iterable[Sequence[str]], width: int) -> None:
+    """Refuses a row with more fields than there are names: they name other columns there."""
+    for number, row in enumerate(filter(None, rows)):
+        if len(row) > width and any(field.strip() for field in row[width:]):
+            raise ValueError(
+                f"row {number} has {len(row)} fields, and the first line has {width} names"
+            )
 
 
 def _check_whole(

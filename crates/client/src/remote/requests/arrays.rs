@@ -114,6 +114,7 @@ pub(crate) fn drop_handle_soon(connection: &Arc<Connection>, handle: HandleId) {
 
 /// Fails if the server cannot pass arrays to other servers.
 fn check_loans(connection: &Connection) -> Result<(), Error> {
+    check_one_server(connection, "stored arrays")?;
     let what = "pass arrays to other servers";
     connection.check(LOANS, FailureKind::BadArgument, what)
 }
