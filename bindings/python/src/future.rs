@@ -135,23 +135,29 @@ impl Future {
         Err(PyRuntimeError::new_err(text))
     }
 
-    /// Waits until the call has ended. Gives it up when a time limit passes, of its own or of the
-    /// connection.
+    /// When the call is given up: by its own time limit, or else by that of the connection.
+    fn end(&self, pending: &Pending) -> Option<Instant> {
+        let own = self.limit.map(|limit| limit.end);
+        own.or_else(|| pending.deadline())
+    }
+
+    /// Waits until the call has ended, for at most `timeout`. Gives the call up when its time limit
+    /// passes.
     fn wait(&self, pending: &Pending, timeout: Option<Duration>) -> Result<Option<Error>, Error> {
-        let left = |end: Instant| end.saturating_duration_since(Instant::now());
-        let own = self.limit.map(|limit| left(limit.end));
-        let Some(most) = own.into_iter().chain(timeout).min() else {
+        if self.limit.is_none() && timeout.is_none() {
             return Ok(pending.wait_out().err());
-        };
-        let deadline = pending.deadline();
-        let most = deadline.map_or(most, |end| left(end).min(most));
-        match (pending.wait_timeout(most), self.passed()) {
+        }
+        let left = |end: Instant| end.saturating_duration_since(Instant::now());
+        let end = self.end(pending);
+        let most = end.map(left).into_iter().chain(timeout).min();
+        let waited = pending.wait_timeout(most.unwrap_or(Duration::MAX));
+        match (waited, self.passed()) {
             (Err(Error::Timeout { address, .. }), Some(after)) => {
                 pending.cancel();
                 Ok(Some(Error::Timeout { address, after }))
             }
             (Err(Error::Timeout { .. }), None)
-                if deadline.is_some_and(|end| left(end).is_zero()) =>
+                if self.limit.is_none() && end.is_some_and(|end| left(end).is_zero()) =>
             {
                 // It does not wait, because the time of the connection has passed.
                 Ok(pending.wait_out().err())
@@ -166,10 +172,9 @@ impl Future {
         limit.map(|limit| limit.seconds)
     }
 
-    /// Whether a time limit has passed, of the connection or its own.
+    /// Whether the time limit of the call has passed.
     fn is_late(&self, pending: &Pending) -> bool {
-        let end = pending.deadline();
-        end.is_some_and(|end| end <= Instant::now()) || self.passed().is_some()
+        self.end(pending).is_some_and(|end| end <= Instant::now())
     }
 
     /// Makes the result of a call that has ended: with an error, or with the outcome of the client.
@@ -347,8 +352,7 @@ impl Future {
         notebook::html(slf, "future")
     }
 
-    /// Whether a time limit has passed, of the connection or its own: the result of the call is an
-    /// error now.
+    /// Whether the time limit of the call has passed: its result is an error now.
     fn _expired(&self, py: Python<'_>) -> bool {
         let Some(pending) = self.pending(py) else {
             return false;
