@@ -355,6 +355,24 @@ def test_slow_and_wrong_sources(serve, web):
     assert server.function("total")(3, np.ones(3)).sum == 3
 
 
+def test_the_time_out_of_a_call_counts_all_its_sources(serve, web):
+    ends = threading.Event()
+
+    def late(one):
+        ends.wait(1.5)
+        one.send(npy(np.arange(3.0)))
+
+    web.pages |= {"/a.npy": late, "/b.npy": late}
+    process = serve(f'[sources.web]\naddress = "{web.address}/"')
+    both = process.connect(timeout=2).function("both")
+    a, b = farcall.url(f"{web.address}/a.npy"), farcall.url(f"{web.address}/b.npy")
+    for call in (lambda: both(3, a, b), lambda: both.call_async(3, a, b).result()):
+        with pytest.raises(farcall.TimeoutError, match="within 2 s"):
+            call()
+    ends.set()
+    assert process.connect().function("both")(3, a, b).sum == 6
+
+
 def test_a_connector_that_dies_is_replaced(serve, web):
     asked, goes_on = threading.Event(), threading.Event()
 

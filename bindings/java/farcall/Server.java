@@ -47,9 +47,12 @@ public final class Server implements AutoCloseable {
     public Server(String address, Duration connectTimeout, Duration timeout) {
         Release.check();
         this.address = address;
-        this.server =
-                Native.connect(
-                        address, connectTimeout.toNanos() * 1e-9, timeout.toNanos() * 1e-9);
+        this.server = Native.connect(address, seconds(connectTimeout), seconds(timeout));
+    }
+
+    /** A time in seconds, also one that is longer than a number of nanoseconds can tell. */
+    private static double seconds(Duration time) {
+        return time.getSeconds() + time.getNano() * 1e-9;
     }
 
     /** The function with this name, {@code module/name} or just {@code name}. */

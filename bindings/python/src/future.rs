@@ -135,17 +135,32 @@ impl Future {
         Err(PyRuntimeError::new_err(text))
     }
 
-    /// Waits until the call has ended. Gives it up when a time limit of its own passes.
+    /// When the call is given up: by its own time limit, or else by that of the connection.
+    fn end(&self, pending: &Pending) -> Option<Instant> {
+        let own = self.limit.map(|limit| limit.end);
+        own.or_else(|| pending.deadline())
+    }
+
+    /// Waits until the call has ended, for at most `timeout`. Gives the call up when its time limit
+    /// passes.
     fn wait(&self, pending: &Pending, timeout: Option<Duration>) -> Result<Option<Error>, Error> {
-        let left = |limit: TimeLimit| limit.end.saturating_duration_since(Instant::now());
-        let left = self.limit.map(left);
-        let Some(most) = left.into_iter().chain(timeout).min() else {
+        if self.limit.is_none() && timeout.is_none() {
             return Ok(pending.wait_out().err());
-        };
-        match (pending.wait_timeout(most), self.passed()) {
+        }
+        let left = |end: Instant| end.saturating_duration_since(Instant::now());
+        let end = self.end(pending);
+        let most = end.map(left).into_iter().chain(timeout).min();
+        let waited = pending.wait_timeout(most.unwrap_or(Duration::MAX));
+        match (waited, self.passed()) {
             (Err(Error::Timeout { address, .. }), Some(after)) => {
                 pending.cancel();
                 Ok(Some(Error::Timeout { address, after }))
+            }
+            (Err(Error::Timeout { .. }), None)
+                if self.limit.is_none() && end.is_some_and(|end| left(end).is_zero()) =>
+            {
+                // It does not wait, because the time of the connection has passed.
+                Ok(pending.wait_out().err())
             }
             (waited, _) => waited.map(|()| None),
         }
@@ -155,6 +170,11 @@ impl Future {
     fn passed(&self) -> Option<Duration> {
         let limit = self.limit.filter(|limit| limit.end <= Instant::now());
         limit.map(|limit| limit.seconds)
+    }
+
+    /// Whether the time limit of the call has passed.
+    fn is_late(&self, pending: &Pending) -> bool {
+        self.end(pending).is_some_and(|end| end <= Instant::now())
     }
 
     /// Makes the result of a call that has ended: with an error, or with the outcome of the client.
@@ -207,9 +227,9 @@ impl Future {
         }
     }
 
-    /// Whether the call has ended, is cancelled, or is given up because its `timeout` has passed.
-    /// This also moves arrays and files as far as it can without waiting, and runs a pending
-    /// callback on this thread.
+    /// Whether the call has ended, is cancelled, or is given up because its `timeout`, or that of
+    /// the connection, has passed. This also moves arrays and files as far as it can without
+    /// waiting, and runs a pending callback on this thread.
     fn done(&self, py: Python<'_>) -> PyResult<bool> {
         if self.pending(py).is_some_and(|pending| pending.moves_here()) {
             return Ok(false);
@@ -220,7 +240,7 @@ impl Future {
         if py.detach(|| pending.is_done()) {
             return Ok(true);
         }
-        if self.passed().is_none() {
+        if !py.detach(|| self.is_late(&pending)) {
             return Ok(false);
         }
         // It does not wait, because the time has passed.
@@ -332,14 +352,12 @@ impl Future {
         notebook::html(slf, "future")
     }
 
-    /// Whether a time limit has passed, of the connection or its own: the result of the call is an
-    /// error now.
+    /// Whether the time limit of the call has passed: its result is an error now.
     fn _expired(&self, py: Python<'_>) -> bool {
         let Some(pending) = self.pending(py) else {
             return false;
         };
-        let end = py.detach(|| pending.deadline());
-        end.is_some_and(|end| end <= Instant::now()) || self.passed().is_some()
+        py.detach(|| self.is_late(&pending))
     }
 
     /// The times of the call; `None` before `result` was called.

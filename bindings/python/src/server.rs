@@ -30,7 +30,8 @@ use std::time::Duration;
 /// server is on this machine. `meta://host:port` connects to all servers behind a metaserver: each
 /// call goes to the server that will complete it first, and to another one if that server is lost.
 ///
-/// `timeout` limits the time of each call, and `connect_timeout` the time to connect, in seconds.
+/// `timeout` limits the time of each call that has none of its own, and `connect_timeout` the time
+/// to connect, in seconds.
 /// If the server sends nothing for 15 s while calls are open, although it was asked for a sign of
 /// life, it counts as lost. `FARCALL_LOST_AFTER` changes these seconds, and 0 means never.
 /// If a server that was reached over TCP is on this host, the connection changes to a Unix socket

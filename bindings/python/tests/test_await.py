@@ -107,6 +107,20 @@ def test_an_error_is_raised_where_the_coroutine_waits(napping):
     asyncio.run(main())
 
 
+def test_the_time_limit_of_the_connection_ends_a_call_without_its_own(napping):
+    nap = napping.connect(timeout=1).function("nap")
+
+    async def main():
+        begin = time.monotonic()
+        with pytest.raises(farcall.TimeoutError, match="within 1 s"):
+            await nap.call_async(60_000)
+        assert time.monotonic() - begin < 15
+        # A call may take longer than others.
+        await nap.call_async(1500, timeout=60)
+
+    asyncio.run(main())
+
+
 def test_a_lost_server_is_told(start, nap_idl):
     process = start(nap_idl)
     server = process.connect()

@@ -409,6 +409,23 @@ def test_a_call_may_have_a_time_limit_of_its_own(start, nap_idl):
         nap(0, timeout="soon")
 
 
+def test_the_time_limit_of_the_connection_holds_for_calls_without_their_own(start, nap_idl):
+    nap = start(nap_idl).connect(timeout=1).function("nap")
+    begun = time.monotonic()
+    with pytest.raises(farcall.TimeoutError, match="within 1 s"):
+        nap.call_async(30_000).result(timeout=20)
+    assert time.monotonic() - begun < 15
+    # A call may take longer than others.
+    nap(1500, timeout=60)
+    nap.call_async(1500, timeout=60).result()
+    future = nap.call_async(30_000)
+    begun = time.monotonic()
+    wait_until(future.done, what="the end of its time")
+    assert time.monotonic() - begun < 15
+    with pytest.raises(farcall.TimeoutError, match="within 1 s"):
+        future.result()
+
+
 @pytest.mark.parametrize("beside", [0.5, -1, float("nan")])
 def test_integers_beside_other_numbers_are_not_rounded(server, beside):
     echo = server.function("bench/echo")

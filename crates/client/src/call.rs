@@ -214,6 +214,11 @@ impl Prepared {
         self.since.take().unwrap_or_else(Instant::now)
     }
 
+    /// The same call, which its caller asked for earlier.
+    pub(crate) fn asked_at(self, asked: Instant) -> Prepared {
+        Prepared { asked, ..self }
+    }
+
     /// When the caller asked for the call.
     pub(crate) fn asked(&self) -> Instant {
         self.asked

@@ -52,8 +52,8 @@ struct Watched {
 }
 
 impl Completions {
-    /// Calls `told` on another thread, once, as soon as a call has ended or its deadline has
-    /// passed. Callbacks of the call run on that thread too.
+    /// Calls `told` on another thread, once, as soon as a call has ended or `deadline` has passed;
+    /// without one, that of the call. Callbacks of the call run on that thread too.
     ///
     /// # Errors
     /// The system gives no thread.
@@ -73,7 +73,7 @@ impl Completions {
         }
         let call = Call {
             pending: pending.clone(),
-            deadline: pending.deadline().into_iter().chain(deadline).min(),
+            deadline: deadline.or_else(|| pending.deadline()),
             told: Box::new(told),
         };
         self.shared.change(|inbox| inbox.added.push(call));
@@ -158,7 +158,8 @@ impl Attendant {
             if look.more {
                 self.watch.let_others_in();
             }
-            if !is_quiet || self.expire() {
+            // Bytes may come without a pause.
+            if self.expire() || !is_quiet {
                 continue;
             }
             let waiter = self.watch.waiter();

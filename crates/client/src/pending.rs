@@ -13,6 +13,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
+/// Time between two looks whether to give up a wait for another thread, which moves the call.
+const MOMENT: Duration = Duration::from_millis(100);
+
 /// A call under way. If it is dropped before its end, the client gives it up and the server ends
 /// it.
 ///
@@ -116,6 +119,25 @@ impl Pending {
         self.settled().attempt.clone()
     }
 
+    /// The same for a wait of at most `timeout`, which is over at `end`.
+    fn current_by(&self, end: Option<Instant>, timeout: Duration) -> Result<Arc<Attempt>, Error> {
+        let here = thread::current().id();
+        let mut state = self.lock();
+        while state.mover.is_some_and(|mover| mover != here) {
+            let attempt = state.attempt.clone();
+            let left = end.map_or(MOMENT, |end| end.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return Err(attempt.request.timed_out(timeout));
+            }
+            let waited = self.moved.wait_timeout(state, left.min(MOMENT));
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+            // This runs without the lock: the caller's function may ask about the call.
+            attempt.request.interrupted()?;
+            state = self.lock();
+        }
+        Ok(state.attempt.clone())
+    }
+
     /// Whether the call continues with another attempt after one has ended.
     fn goes_on(&self, ended: &Arc<Attempt>) -> bool {
         let mut state = self.settled();
@@ -211,10 +233,10 @@ impl Pending {
     /// call is still under way.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<(), Error> {
         let end = Instant::now().checked_add(timeout);
-        let mut left = timeout;
         loop {
             self.check_wait()?;
-            let attempt = self.current();
+            let attempt = self.current_by(end, timeout)?;
+            let left = end.map_or(timeout, |end| end.saturating_duration_since(Instant::now()));
             let waited = attempt.request.wait_for(left);
             waited.map_err(|error| match error {
                 Error::Timeout { address, .. } => Error::Timeout {
@@ -223,10 +245,11 @@ impl Pending {
                 },
                 other => other,
             })?;
+            // Another thread that has waited for it may move it now.
+            self.current_by(end, timeout)?;
             if !self.goes_on(&attempt) {
                 return Ok(());
             }
-            left = end.map_or(timeout, |end| end.saturating_duration_since(Instant::now()));
         }
     }
 
@@ -260,13 +283,15 @@ impl Pending {
 
     /// Whether the current thread runs a callback of this call, which cannot wait for the call.
     pub fn calls_back_here(&self) -> bool {
-        self.current().request.works_here()
+        let attempt = self.lock().attempt.clone();
+        attempt.request.works_here()
     }
 
     /// When the timeout of this call ([`crate::Options::timeout`]) passes. A wait for several calls
     /// does not give them up then.
     pub fn deadline(&self) -> Option<Instant> {
-        self.current().request.deadline()
+        // All attempts have the same.
+        self.lock().attempt.request.deadline()
     }
 
     /// Takes the outcome of the call if it has ended, once. The arrays are filled by then.

@@ -17,7 +17,7 @@ use farcall_rpc_proto::{
     ArrayForm, AskSnapshot, DataName, FailureKind, HandleId, JobId, check_name,
 };
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A server or a metaserver. Clones share its connections and interfaces. It may be used from any
 /// thread, and any number of calls may be under way at once.
@@ -269,7 +269,7 @@ impl Server {
         form: ArrayForm,
         stays: bool,
     ) -> Result<(Handle, bool), Error> {
-        self.peer().read_source(source, form, stays)
+        self.peer().read_source(source, form, stays, Instant::now())
     }
 
     /// All named data that the caller may see, by name.

@@ -10,6 +10,8 @@ use std::process::Command;
 
 /// The interfaces that are served where no server runs, unless the address names others.
 const SERVED: &str = "lapack+blas";
+/// Longest time to connect that OpenSSH is told, in seconds.
+const MOST_TO_CONNECT_S: u64 = 1_000_000;
 
 /// A host that `ssh` reaches, and what to do there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -90,7 +92,8 @@ impl SshAddress {
                 served.for_each(|name| relay.push_str(&format!(" --serve {name}")));
             }
         }
-        let timeout = format!("ConnectTimeout={connect_s}");
+        // OpenSSH refuses a time that is too long for it.
+        let timeout = format!("ConnectTimeout={}", connect_s.min(MOST_TO_CONNECT_S));
         self.command(&["-o", &timeout], &relay)
     }
 
@@ -213,6 +216,9 @@ mod tests {
             words("ann@far.example:2222/?serve=fft&farcall=/opt/farcall"),
             format!("{first} -p 2222 -- ann@far.example {fft}")
         );
+        let patient = SshAddress::parse("host").unwrap().relay(u64::MAX);
+        let mut patient = patient.get_args().map(|word| word.to_str().unwrap());
+        assert!(patient.any(|word| word == "ConnectTimeout=1000000"));
         let running = relay("farcall", "--unix /run/farcall.sock");
         assert_eq!(
             words("[fe80::1%eth0]?unix=/run/farcall.sock"),

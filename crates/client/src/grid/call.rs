@@ -113,6 +113,10 @@ impl Function {
             if let Some((place, observed)) = course.give_away(kept_by) {
                 self.grid().observe(&place, &observed);
             }
+            let timeout = self.grid().meta().options().timeout;
+            if timeout.is_some_and(|timeout| prepared.asked().elapsed() >= timeout) {
+                return Err(error);
+            }
             before = Some(error);
         }
     }

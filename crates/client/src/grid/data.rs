@@ -111,6 +111,7 @@ impl Grid {
     pub(crate) fn find_data(&self, name: &DataName) -> Result<(Found, Handle), Error> {
         self.ask_data(name, None)?;
         match self.confirmed(name) {
+            Err(Error::Interrupted) => Err(Error::Interrupted),
             Err(_) => {
                 // The client's copy of the directory may be out of date.
                 self.ask_anew();
@@ -157,16 +158,19 @@ impl Grid {
         let mut last = None;
         for (holder, address) in &found.holders {
             let at = self.server(*holder, address);
-            let read = at.and_then(|at| at.read_source(source, form.clone(), false));
+            let read = at.and_then(|at| {
+                let form = form.clone();
+                at.read_source(source, form, false, Instant::now())
+            });
             match read {
                 Ok((from, is_own)) => {
-                    let copy = from.copy(server, false);
-                    let copy = copy.or_else(|_| through_client(&from, server));
+                    let copy = copy_to(&from, server);
                     if is_own {
                         from.drop_soon();
                     }
                     return Ok(Some((copy?, true)));
                 }
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
                 Err(error) => last = Some(error),
             }
         }
@@ -183,6 +187,7 @@ impl Grid {
                     break;
                 }
                 Ok(handle) => others.push((found, handle)),
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
                 Err(error) => last = Some(error),
             }
         }
@@ -220,6 +225,7 @@ impl Grid {
             let at = self.server(*server, address);
             match at.and_then(|server| server.data(&found.name())) {
                 Ok(handle) => return Ok(handle),
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
                 Err(error @ Error::Failed(_)) => last = Some(error),
                 Err(error) => {
                     let text = format!("`{}` is at {address}: {error}", found.name());
@@ -246,19 +252,26 @@ impl Grid {
         found: &Found,
         (number, server): (u64, &Server),
     ) -> Result<(Handle, bool), Error> {
-        if found.holders.iter().any(|(holder, _)| *holder == number)
-            && let Ok(handle) = server.data(&found.name())
-        {
-            return Ok((handle, false));
+        if found.holders.iter().any(|(holder, _)| *holder == number) {
+            match server.data(&found.name()) {
+                Ok(handle) => return Ok((handle, false)),
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
+                // It has them no more.
+                Err(_) => {}
+            }
         }
         let from = match self.at_a_holder(found) {
             Ok(from) => from,
+            Err(Error::Interrupted) => return Err(Error::Interrupted),
             Err(_) => {
                 self.ask_anew();
                 self.find_data(&found.name())?.1
             }
         };
         let lost = |error: Error| {
+            if let Error::Interrupted = error {
+                return error;
+            }
             let text = format!(
                 "`{}` is at {} and cannot be copied to {}: {error}",
                 found.name(),
@@ -267,10 +280,7 @@ impl Grid {
             );
             Error::failed(FailureKind::Unreachable, text)
         };
-        let copy = from
-            .copy(server, false)
-            .or_else(|_| through_client(&from, server));
-        let copy = copy.map_err(lost)?;
+        let copy = copy_to(&from, server).map_err(lost)?;
         let Some(named) = from.name().filter(|named| named.own) else {
             return Ok((copy, true));
         };
@@ -298,7 +308,7 @@ impl Grid {
         let plain = DataName::plain(name);
         let needed = form.bytes().unwrap_or(u64::MAX);
         let offer = self.ask_data(&plain, Some(needed))?;
-        let before = self.own_copies(&plain);
+        let before = self.own_copies(&plain)?;
         let version = |handle: &Handle| handle.name().map_or(0, |named| named.version);
         let after = before.iter().map(version).max().unwrap_or(0);
         let server = match (before.first(), offer) {
@@ -342,30 +352,30 @@ impl Grid {
 
     /// The user's own data with this name, at each reachable server that has a version of them, the
     /// newest first.
-    fn own_copies(&self, name: &DataName) -> Vec<Handle> {
-        let found = self.known_data(name);
-        let holders = found.iter().flat_map(|found| {
-            let name = found.name();
-            found
-                .holders
-                .iter()
-                .map(move |holder| (holder, name.clone()))
-        });
-        let copies = holders.filter_map(|((server, address), name)| {
-            let server = self.server(*server, address).ok()?;
-            server.data(&name).ok()
-        });
-        let own = copies.filter(|copy| copy.name().is_some_and(|named| named.own));
-        let mut own: Vec<Handle> = own.collect();
+    ///
+    /// # Errors
+    /// [`Options::on_interrupt`](crate::Options::on_interrupt) asked to give up.
+    fn own_copies(&self, name: &DataName) -> Result<Vec<Handle>, Error> {
+        let mut own: Vec<Handle> = Vec::new();
+        for found in self.known_data(name) {
+            for (server, address) in &found.holders {
+                let at = self.server(*server, address);
+                match at.and_then(|server| server.data(&found.name())) {
+                    Ok(copy) if copy.name().is_some_and(|named| named.own) => own.push(copy),
+                    Err(Error::Interrupted) => return Err(Error::Interrupted),
+                    Ok(_) | Err(_) => {}
+                }
+            }
+        }
         own.sort_by_key(|copy| std::cmp::Reverse(copy.name().map(|named| named.identity)));
-        own
+        Ok(own)
     }
 
     /// Drops the user's own data with this name at all holders.
     pub(crate) fn drop_data(&self, name: &DataName) -> Result<(), Error> {
         self.ask_anew();
         let (_, handle) = self.find_data(name)?;
-        for copy in self.own_copies(name) {
+        for copy in self.own_copies(name)? {
             if copy.id() != handle.id() {
                 copy.drop_soon();
             }
@@ -403,6 +413,16 @@ impl Grid {
                 None => return Ok(all),
             }
         }
+    }
+}
+
+/// Copies an array to a server, which reads it from the other one; if it cannot, through the
+/// client. A caller that gives up, or whose time has passed, does not wait for that as well.
+fn copy_to(from: &Handle, server: &Server) -> Result<Handle, Error> {
+    match from.copy(server, false) {
+        Err(error @ (Error::Interrupted | Error::Timeout { .. })) => Err(error),
+        Err(_) => through_client(from, server),
+        copied => copied,
     }
 }
 

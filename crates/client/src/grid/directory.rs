@@ -95,8 +95,10 @@ impl Grid {
                     return Ok(Some(answer));
                 }
                 Err(error) if error.fault() == Fault::Peer || error.was_let_go() => {
-                    if self.meta().renew().is_err() {
-                        break;
+                    match self.meta().renew() {
+                        Ok(()) => {}
+                        Err(Error::Interrupted) => return Err(Error::Interrupted),
+                        Err(_) => break,
                     }
                 }
                 Err(error) => return Err(error),
@@ -183,8 +185,7 @@ impl Grid {
     /// [`Options::on_interrupt`] asked to give up.
     pub(crate) fn servers_of(&self, function: &str, text: &str) -> Result<Vec<Server>, Error> {
         let digest = farcall_directory::digest(text);
-        // If no metaserver answers, the servers that the client knows must do.
-        let _ = self.find(function);
+        self.look_for(function)?;
         let found = self.servers_with(function, Some(digest));
         // A server that does not answer must not keep the client from the others.
         let (sender, answers) = mpsc::channel();
@@ -207,6 +208,18 @@ impl Grid {
         let mut reached = wait_for_all(self.meta().options(), &answers)?;
         let places = found.iter().map(|(number, _)| reached.remove(number));
         Ok(places.flatten().collect())
+    }
+
+    /// Finds out which servers have a function. If no metaserver answers, the servers that the
+    /// client knows must do.
+    ///
+    /// # Errors
+    /// [`Options::on_interrupt`] asked to give up.
+    fn look_for(&self, function: &str) -> Result<(), Error> {
+        match self.find(function) {
+            Err(Error::Interrupted) => Err(Error::Interrupted),
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     fn has_paths(&self, server: u64) -> bool {
@@ -265,8 +278,7 @@ impl Grid {
         address: &Address,
     ) -> Result<Option<Server>, Error> {
         let digest = farcall_directory::digest(text);
-        // If no metaserver answers, the servers that the client knows must do.
-        let _ = self.find(function);
+        self.look_for(function)?;
         let found = self.servers_with(function, Some(digest)).into_iter();
         let is_it = |at: &str| at.parse().is_ok_and(|at: Address| at == *address);
         let mut its = found.filter(|(_, at)| is_it(at));

@@ -187,6 +187,7 @@ impl Call {
         } else {
             HASTE
         };
+        let patience = self.left().map_or(patience, |left| left.min(patience));
         let server = self
             .grid()
             .server_within(place.server, &place.address, patience);
@@ -199,6 +200,23 @@ impl Call {
             self.slow.push(place.clone());
         }
         server
+    }
+
+    /// What is left of the time-out of the call; `None` without one.
+    fn left(&self) -> Option<Duration> {
+        let timeout = self.grid().meta().options().timeout?;
+        Some(timeout.saturating_sub(self.prepared.asked().elapsed()))
+    }
+
+    /// Fails if the time-out of the call has passed. `place` is the last server that was tried.
+    fn check_time(&self, place: &ChosenServer) -> Result<(), Error> {
+        if self.left().is_none_or(|left| !left.is_zero()) {
+            return Ok(());
+        }
+        Err(Error::Timeout {
+            address: place.address.parse()?,
+            after: self.grid().meta().options().timeout.unwrap_or_default(),
+        })
     }
 
     /// A server that has not answered at once, when no other one takes the call.
@@ -218,15 +236,7 @@ impl Call {
     pub(super) fn finish(mut self) -> Result<Outcome, Error> {
         match self.in_streams()? {
             Streamed::Over(outcome) => Ok(outcome),
-            Streamed::Not(before) => {
-                let asked = self.prepared.asked();
-                let mut begun = self.start(before)?;
-                // The arrays may have travelled apart from the call in vain.
-                if let Some(attempt) = Arc::get_mut(&mut begun.attempt) {
-                    attempt.request.count_from(asked);
-                }
-                Pending::from(begun).wait()
-            }
+            Streamed::Not(before) => Pending::from(self.start(before)?).wait(),
         }
     }
 
@@ -257,7 +267,7 @@ impl Call {
         match streamed {
             Ok(Some(outcome)) => {
                 self.tell(&outcome, false);
-                let outcome = self.copies.finish(outcome)?;
+                let outcome = self.copies.finish(outcome, self.prepared.asked())?;
                 Ok(Streamed::Over(outcome_at(
                     outcome,
                     self.course.place(),
@@ -282,6 +292,7 @@ impl Call {
         let function = &self.function;
         let (grid, interface) = (function.grid(), &function.description().interface);
         let (copies, layout) = (&mut self.copies, &self.prepared.layout);
+        let asked = self.prepared.asked();
         copies.forget_results();
         let held = self.arguments.iter_mut().enumerate();
         let arguments = held.map(|(index, held)| match held {
@@ -310,7 +321,7 @@ impl Call {
                 };
                 let (handle, is_own) = match brought {
                     Some(brought) => brought,
-                    None => to.1.read_source(source, form, false)?,
+                    None => to.1.read_source(source, form, false, asked)?,
                 };
                 let id = copies.take(handle, is_own);
                 *read = Some((to.0, id));
@@ -399,6 +410,7 @@ impl Call {
                 Err(error) => match self.course.after(trouble_at_start(&error), None) {
                     Next::Elsewhere => {
                         self.give_away(&error);
+                        self.check_time(&place)?;
                         before = Some(more_telling(before, error));
                     }
                     Next::End | Next::Lost(_) => return Err(error),
@@ -419,7 +431,8 @@ impl Call {
                 None => None,
             };
             let Some((handle, is_own)) = brought else {
-                let attempt = server.begin_to_read(source, form)?;
+                let mut attempt = server.begin_to_read(source, form)?;
+                attempt.request.count_from(self.prepared.asked());
                 self.reading = Some((index, number, server.clone()));
                 return Ok(Arc::new(attempt));
             };
@@ -427,7 +440,9 @@ impl Call {
         }
         let mut arguments = self.arguments((number, server))?;
         // SAFETY: the caller holds the arrays, and the earlier attempt has ended.
-        let attempt = unsafe { function.begin(&mut self.prepared, &mut arguments) }?;
+        let mut attempt = unsafe { function.begin(&mut self.prepared, &mut arguments) }?;
+        // Other servers may have been tried, and the arrays may have travelled apart in vain.
+        attempt.request.count_from(self.prepared.asked());
         Ok(Arc::new(attempt))
     }
 

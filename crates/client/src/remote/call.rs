@@ -15,7 +15,7 @@ use crate::remote::function::Function;
 use crate::remote::requests::{jobs, reservations};
 use crate::remote::source::{OwnArrays, sources, wanted_form};
 use farcall_rpc_proto::{FailureKind, SubmitRequest};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Arguments that are handles now, as they were before, and the arrays that end with the call.
 type LookedUp = (Vec<(usize, Argument<'static>)>, OwnArrays);
@@ -27,8 +27,10 @@ impl Function {
         laid_out: Option<LaidOut>,
         arguments: &mut [Argument<'_>],
     ) -> Result<Outcome, Error> {
-        let (before, mut own) = self.look_up(arguments)?;
-        let mut prepared = self.prepare(laid_out, arguments, Travel::Both)?;
+        let asked = Instant::now();
+        let (before, mut own) = self.look_up(arguments, asked)?;
+        let prepared = self.prepare(laid_out, arguments, Travel::Both)?;
+        let mut prepared = prepared.asked_at(asked);
         let of = (&self.description().interface, &*prepared.layout);
         own.take_results(self.server(), of, arguments)?;
         let outcome = match self.call_or_renew(&mut prepared, arguments) {
@@ -39,12 +41,12 @@ impl Function {
                 for (index, argument) in before {
                     arguments[index] = argument;
                 }
-                let (_, _own) = self.look_up(arguments)?;
+                let (_, _own) = self.look_up(arguments, asked)?;
                 self.call_or_renew(&mut prepared, arguments)
             }
             other => other,
         };
-        own.finish(outcome?)
+        own.finish(outcome?, asked)
     }
 
     /// Begins a call and returns at once.
@@ -56,8 +58,10 @@ impl Function {
         laid_out: Option<LaidOut>,
         arguments: &mut [Argument<'_>],
     ) -> Result<Begun, Error> {
+        let asked = Instant::now();
         self.look_up_names(arguments)?;
-        let mut prepared = self.prepare(laid_out, arguments, Travel::Both)?;
+        let prepared = self.prepare(laid_out, arguments, Travel::Both)?;
+        let mut prepared = prepared.asked_at(asked);
         let mut held: Vec<Held> = arguments.iter_mut().map(Held::of).collect();
         let mut all = sources(&self.description().interface, arguments);
         all.reverse();
@@ -78,7 +82,9 @@ impl Function {
             }
             // The server reads one source after the other before the call itself begins.
             if let Some((index, source)) = unread.last() {
-                return server.begin_to_read(source, wanted_form(interface, *index));
+                let mut attempt = server.begin_to_read(source, wanted_form(interface, *index))?;
+                attempt.request.count_from(asked);
+                return Ok(attempt);
             }
             // SAFETY: the caller leaves the arrays alone until the call ends, and the attempt
             // before has ended.
@@ -92,7 +98,9 @@ impl Function {
             }
             function.persist(|| {
                 // SAFETY: as above.
-                unsafe { function.begin(&mut prepared, &mut arguments) }
+                let mut attempt = unsafe { function.begin(&mut prepared, &mut arguments) }?;
+                attempt.request.count_from(asked);
+                Ok(attempt)
             })
         };
         let attempt = begin(&mut own, Next::Go)?;
@@ -111,9 +119,9 @@ impl Function {
 
     /// Looks up named data among the arguments, and lets the server read sources. Returns their
     /// positions and what they were, and the arrays that the server has for this call alone.
-    fn look_up(&self, arguments: &mut [Argument<'_>]) -> Result<LookedUp, Error> {
+    fn look_up(&self, arguments: &mut [Argument<'_>], asked: Instant) -> Result<LookedUp, Error> {
         let interface = &self.description().interface;
-        let (mut before, own) = self.server().read_sources(interface, arguments)?;
+        let (mut before, own) = self.server().read_sources(interface, arguments, asked)?;
         before.extend(self.look_up_names(arguments)?);
         Ok((before, own))
     }

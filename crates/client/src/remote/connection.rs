@@ -57,6 +57,23 @@ const NAP: Duration = Duration::from_millis(100);
 /// waits does so.
 const MANY: usize = 1 << 10;
 
+/// Whether a deadline has passed a while ago. A wait at a socket ends at its deadline. One that
+/// finds something to do each time it looks ends then.
+fn is_overdue(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|end| end.elapsed() >= NAP)
+}
+
+/// Whether a thread that does not wait asks now whether a signal wants it to stop. `asked` is when
+/// it asked last.
+fn asks_again(asked: &mut Option<Instant>) -> bool {
+    let last = asked.get_or_insert_with(Instant::now);
+    let asks = last.elapsed() >= NAP;
+    if asks {
+        *last = Instant::now();
+    }
+    asks
+}
+
 /// A connection to a server.
 pub(crate) struct Connection {
     /// A number that no other connection of this process has.
@@ -286,6 +303,15 @@ impl Connection {
         match &self.options.on_interrupt {
             Some(give_up) if give_up() => Err(Error::Interrupted),
             _ => Ok(()),
+        }
+    }
+
+    /// The same for a thread that always has bytes to move. It asks at most as often as one that
+    /// waits.
+    fn interrupted_at_times(&self, asked: &mut Option<Instant>) -> Result<(), Error> {
+        match self.options.on_interrupt.is_some() && asks_again(asked) {
+            true => self.interrupted(),
+            false => Ok(()),
         }
     }
 

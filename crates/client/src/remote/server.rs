@@ -13,7 +13,7 @@ use crate::remote::reserved::Reserved;
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// Array bytes up to which a call counts as small, so that it may overtake larger ones.
@@ -96,14 +96,18 @@ impl Server {
     }
 
     /// Makes a request. If the server released the client because it shuts down, makes the request
-    /// again on a new connection, where its successor listens, for a bounded time. If nobody
-    /// listens, returns the error of the first server.
+    /// again on a new connection, where its successor listens, for a bounded time, and at most for
+    /// the time-out of one operation. If nobody listens, returns the error of the first server.
     pub(crate) fn persist<T>(&self, mut ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
-        let mut since = None;
+        let (start, mut since) = (Instant::now(), None);
         let mut nap = SHORTEST_NAP;
+        let timeout = self.0.options.timeout;
+        let left = || timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
+        let is_late = || left().is_some_and(|left| left.is_zero());
         loop {
             let before = lock(&self.0.connection).number();
             let error = match ask() {
+                Err(error) if error.was_let_go() && is_late() => return Err(self.timed_out()),
                 Err(error) if error.was_let_go() => error,
                 other => return other,
             };
@@ -120,9 +124,23 @@ impl Server {
                 }
             }
             let is_renewed = lock(&self.0.connection).number() != before;
-            if !is_renewed && self.renew().is_err() {
-                return Err(error);
+            let renewed = match is_renewed {
+                true => Ok(()),
+                false => self.renew_within(left().unwrap_or(Duration::MAX)),
+            };
+            match renewed {
+                Ok(()) => {}
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
+                Err(_) if is_late() => return Err(self.timed_out()),
+                Err(_) => return Err(error),
             }
+        }
+    }
+
+    fn timed_out(&self) -> Error {
+        Error::Timeout {
+            address: self.0.address.clone(),
+            after: self.0.options.timeout.unwrap_or_default(),
         }
     }
 
@@ -131,7 +149,13 @@ impl Server {
     /// # Errors
     /// Nobody answers.
     pub(crate) fn renew(&self) -> Result<(), Error> {
-        *lock(&self.0.connection) = open_any(&self.0.at, &again(&self.0))?;
+        self.renew_within(Duration::MAX)
+    }
+
+    /// The same, but waits for an answer for at most `patience`.
+    fn renew_within(&self, patience: Duration) -> Result<(), Error> {
+        let options = hurried(again(&self.0), &self.0.at, patience);
+        *lock(&self.0.connection) = open_any(&self.0.at, &options)?;
         *lock(&self.0.express) = None;
         Ok(())
     }
@@ -238,16 +262,45 @@ pub(crate) fn connection_within(
     if let Some(connection) = server.live_connection() {
         return Ok(connection);
     }
-    let _opening = lock(&server.0.opening);
+    let start = Instant::now();
+    let mut options = hurried(again(&server.0), &server.0.at, patience);
+    let _opening = turn_to_open(server, &options)?;
     if let Some(connection) = server.live_connection() {
         return Ok(connection);
     }
-    let opened = open_any(
-        &server.0.at,
-        &hurried(again(&server.0), &server.0.at, patience),
-    )?;
+    if !server.needs_login() {
+        // Another thread may have tried in vain meanwhile.
+        options.connect_timeout = options.connect_timeout.saturating_sub(start.elapsed());
+    }
+    let opened = open_any(&server.0.at, &options)?;
     *lock(&server.0.connection) = opened.clone();
     Ok(opened)
+}
+
+/// Waits until no other thread opens a connection to the server, for at most the time in which a
+/// connection must be there. A login takes its time.
+fn turn_to_open<'s>(server: &'s Server, options: &Options) -> Result<MutexGuard<'s, ()>, Error> {
+    let (start, mut asked) = (Instant::now(), Instant::now());
+    loop {
+        match server.0.opening.try_lock() {
+            Ok(turn) => return Ok(turn),
+            Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(SHORTEST_NAP),
+        }
+        if asked.elapsed() >= LONGEST_NAP {
+            asked = Instant::now();
+            if options.on_interrupt.as_ref().is_some_and(|ask| ask()) {
+                return Err(Error::Interrupted);
+            }
+        }
+        if !server.needs_login() && start.elapsed() >= options.connect_timeout {
+            let text = "connection timed out; another thread of this program waits for one, too";
+            return Err(Error::Connect {
+                address: server.address().clone(),
+                source: io::Error::new(io::ErrorKind::TimedOut, text),
+            });
+        }
+    }
 }
 
 /// Whether an address leads to a server: it is its own, or both names have an IP address and a port

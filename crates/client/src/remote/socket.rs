@@ -74,7 +74,8 @@ impl Socket {
 
     /// Connects to an abstract Unix socket, which only Linux has.
     pub(crate) fn connect_local(name: &str, options: &Options) -> io::Result<Socket> {
-        let stream = system::connect_abstract(name, options.connect_timeout)?;
+        let give_up = options.on_interrupt.as_deref();
+        let stream = system::connect_abstract(name, options.connect_timeout, give_up)?;
         Ok(opened(Socket::Unix(stream), options))
     }
 

@@ -15,6 +15,7 @@ use crate::remote::server::Server;
 use farcall_idl::{Interface, Layout, Mode, Order};
 use farcall_rpc_proto::{ArrayForm, HandleId, HandleRecord, Pull, Put, Receipt, Write};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Arrays that a server has for one call: those that it has read, and results that it writes to
 /// addresses when the call has ended. They are dropped after the call.
@@ -109,12 +110,18 @@ impl OwnArrays {
         }
     }
 
-    /// Writes all results of a call that has this outcome.
-    pub(crate) fn finish(&mut self, outcome: Outcome) -> Result<Outcome, Error> {
+    /// Writes all results of a call that has this outcome. Its caller asked for it at `asked`.
+    pub(crate) fn finish(&mut self, outcome: Outcome, asked: Instant) -> Result<Outcome, Error> {
         let mut outcome = outcome;
         loop {
             match self.after(outcome) {
-                After::Again(attempt) => outcome = attempt.wait_shared()?,
+                After::Again(mut attempt) => {
+                    // Nobody else has the attempt.
+                    if let Some(attempt) = Arc::get_mut(&mut attempt) {
+                        attempt.request.count_from(asked);
+                    }
+                    outcome = attempt.wait_shared()?;
+                }
                 After::End(end) => return end,
             }
         }
@@ -175,15 +182,21 @@ impl Handle {
 
 impl Server {
     /// Makes the server read a source. Returns the array, and whether it belongs to the caller, who
-    /// must drop it. Otherwise the server keeps it for further requests.
+    /// must drop it. Otherwise the server keeps it for further requests. The time-out counts from
+    /// `asked`.
     pub(crate) fn read_source(
         &self,
         source: &Source,
         form: ArrayForm,
         stays: bool,
+        asked: Instant,
     ) -> Result<(Handle, bool), Error> {
         let pull = pull_of(source, form, stays);
-        let record = self.persist(|| arrays::pull(&self.connection()?, &pull))?;
+        let record = self.persist(|| {
+            let mut request = arrays::begin_pull(&self.connection()?, &pull)?;
+            request.count_from(asked);
+            request.answer(answered!(Handle))
+        })?;
         Ok(self.has_read(record))
     }
 
@@ -200,16 +213,18 @@ impl Server {
         (Handle::new(self.clone(), record), is_own)
     }
 
-    /// Makes the server read the sources among the IN arguments of a call.
+    /// Makes the server read the sources among the IN arguments of a call that its caller asked for
+    /// at `asked`.
     pub(super) fn read_sources(
         &self,
         interface: &Interface,
         arguments: &mut [Argument<'_>],
+        asked: Instant,
     ) -> Result<(Vec<(usize, Argument<'static>)>, OwnArrays), Error> {
         let (mut before, mut own) = (Vec::new(), OwnArrays::default());
         for (index, source) in sources(interface, arguments) {
-            let (handle, is_own) =
-                self.read_source(&source, wanted_form(interface, index), false)?;
+            let form = wanted_form(interface, index);
+            let (handle, is_own) = self.read_source(&source, form, false, asked)?;
             arguments[index] = Argument::Handle(own.take(handle, is_own));
             before.push((index, Argument::Source(source)));
         }

@@ -358,6 +358,7 @@ impl Shared<'_> {
                 self.traffic.passed.fetch_add(bytes, Ordering::Relaxed);
                 Ok(handle)
             }
+            Err(Error::Interrupted) => Err(Fault::before(step.server, Error::Interrupted)),
             Err(_) => {
                 let got = copy.fetch();
                 let array = got.map_err(|error| Fault::before(other, error))?;

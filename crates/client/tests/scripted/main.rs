@@ -14,6 +14,7 @@ use server::{
 };
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -471,6 +472,84 @@ fn nobody_there_is_an_error_at_once() {
         matches!(error, Error::Connect { .. } | Error::Disconnected { .. }),
         "{error}"
     );
+}
+
+#[test]
+fn threads_do_not_wait_for_a_connection_one_after_the_other() {
+    const THREADS: usize = 8;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("farcall://{}", listener.local_addr().unwrap());
+    let peer = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut header = [0; 16];
+        stream.read_exact(&mut header).unwrap();
+        let length = u32::from_le_bytes(header[..4].try_into().unwrap());
+        stream.read_exact(&mut vec![0; length as usize]).unwrap();
+        stream.write_all(&hello(1, 1)).unwrap();
+        listener
+    });
+    let server = Server::connect(&address, options()).unwrap();
+    // The first connection ends, and nobody greets on another one.
+    let _listener = peer.join().unwrap();
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        let asks = [(); THREADS].map(|()| scope.spawn(|| server.ping()));
+        let failed = asks.into_iter().map(|ask| ask.join().unwrap().is_err());
+        assert_eq!(failed.filter(|failed| *failed).count(), THREADS);
+    });
+    let took = start.elapsed();
+    assert!(took < 4 * PATIENCE, "{took:?}");
+}
+
+/// A server that drains: it refuses each request. It serves `most` connections, and greets nobody
+/// else. Its threads end with the test's process.
+fn draining(most: usize) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("farcall://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().take(most) {
+            let mut stream = stream.unwrap();
+            std::thread::spawn(move || {
+                for answer in [hello(1, 1), failure(1, 26, "it drains")] {
+                    let mut header = [0; 16];
+                    stream.read_exact(&mut header).unwrap();
+                    let length = u32::from_le_bytes(header[..4].try_into().unwrap());
+                    stream.read_exact(&mut vec![0; length as usize]).unwrap();
+                    stream.write_all(&answer).unwrap();
+                }
+                while stream.read(&mut [0]).is_ok_and(|count| count > 0) {}
+            });
+        }
+        loop {
+            std::thread::park();
+        }
+    });
+    address
+}
+
+#[test]
+fn the_wait_for_the_successor_of_a_server_ends_at_the_time_out() {
+    for most in [1, usize::MAX] {
+        let start = Instant::now();
+        let server = Server::connect(&draining(most), options()).unwrap();
+        let error = server.function("scale").unwrap_err();
+        assert!(matches!(error, Error::Timeout { .. }), "{error}");
+        assert!(start.elapsed() < BOUND);
+    }
+}
+
+#[test]
+fn an_interrupt_ends_the_wait_for_the_successor_of_a_server() {
+    let gives_up = Arc::new(AtomicBool::new(false));
+    let does = gives_up.clone();
+    let options = Options {
+        on_interrupt: Some(Arc::new(move || does.load(Ordering::Relaxed))),
+        ..patient()
+    };
+    let server = Server::connect(&draining(1), options).unwrap();
+    gives_up.store(true, Ordering::Relaxed);
+    let error = server.function("scale").unwrap_err();
+    assert!(matches!(error, Error::Interrupted), "{error}");
 }
 
 /// Reads what follows a call, until the client gives it up or asks something else. Returns the data

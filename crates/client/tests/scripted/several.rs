@@ -5,6 +5,8 @@ use super::server::{self, Script, whole_call};
 use farcall_client::{
     Argument, Error, FailureKind, Options, Outcome, Output, Pending, Scalar, Server, wait_any,
 };
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -154,4 +156,95 @@ fn a_panic_of_on_interrupt_leaves_the_socket_to_others() {
     panics.store(false, Ordering::Relaxed);
     call.wait_timeout(BOUND).unwrap();
     assert!(matches!(call.take(), Some(Ok(_))));
+}
+
+fn read_frame(stream: &mut TcpStream) {
+    let mut header = [0; 16];
+    stream.read_exact(&mut header).unwrap();
+    let length = u32::from_le_bytes(header[..4].try_into().unwrap());
+    stream.read_exact(&mut vec![0; length as usize]).unwrap();
+}
+
+#[test]
+fn a_wait_ends_in_time_while_another_thread_moves_the_call() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("farcall://{}", listener.local_addr().unwrap());
+    let (told, moves) = std::sync::mpsc::channel();
+    let peer = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let interface = server::interface(1, 7, "Define f(IN int n) Calls \"C\" f(n);");
+        for answer in [server::hello(1, 1), interface, server::goodbye("it drains")] {
+            read_frame(&mut stream);
+            stream.write_all(&answer).unwrap();
+        }
+        // Nobody greets the client when it comes again.
+        told.send(listener.accept().unwrap()).unwrap();
+    });
+    let options = Options {
+        connect_timeout: 80 * SHORT,
+        ..Options::default()
+    };
+    let server = Server::connect(&address, options).unwrap();
+    let function = server.function("f").unwrap();
+    // SAFETY: the call has no arrays.
+    let call = unsafe { function.start(&mut [Argument::Scalar(Scalar::Int(1))]) }.unwrap();
+    std::thread::scope(|scope| {
+        let moved = scope.spawn(|| call.wait_out());
+        let _silent = moves.recv().unwrap();
+        let begin = Instant::now();
+        let waited = call.wait_timeout(SHORT);
+        assert!(matches!(waited, Err(Error::Timeout { .. })), "{waited:?}");
+        assert!(begin.elapsed() < 40 * SHORT);
+        moved.join().unwrap().unwrap();
+    });
+    peer.join().unwrap();
+    assert!(matches!(call.take(), Some(Err(_))));
+}
+
+/// The address of a server whose function prints without a pause, until its client goes. It serves
+/// one client after the other.
+fn chatterbox() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("farcall://{}", listener.local_addr().unwrap());
+    // The thread ends with the test's process.
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let interface = server::interface(1, 7, "Define f(IN int n) Calls \"C\" f(n);");
+            for answer in [server::hello_of_a_forwarder(), interface] {
+                read_frame(&mut stream);
+                stream.write_all(&answer).unwrap();
+            }
+            read_frame(&mut stream);
+            let lines = server::printed(b"line\n").repeat(1 << 12);
+            let begin = Instant::now();
+            while begin.elapsed() < BOUND && stream.write_all(&lines).is_ok() {}
+        }
+    });
+    address
+}
+
+#[test]
+fn a_wait_ends_in_time_although_bytes_come_without_a_pause() {
+    let address = chatterbox();
+    for output in [None, Some(Output::new(|_| Ok(())))] {
+        let begin = Instant::now();
+        let gives_up = Arc::new(AtomicBool::new(false));
+        let does = gives_up.clone();
+        let options = Options {
+            on_interrupt: Some(Arc::new(move || does.load(Ordering::Relaxed))),
+            ..Options::default()
+        };
+        let server = Server::connect(&address, options).unwrap();
+        let function = server.function("f").unwrap().with_output(output);
+        // SAFETY: the call has no arrays.
+        let call = unsafe { function.start(&mut [Argument::Scalar(Scalar::Int(1))]) }.unwrap();
+        let waited = call.wait_timeout(SHORT);
+        assert!(matches!(waited, Err(Error::Timeout { .. })), "{waited:?}");
+        assert!(!wait_any(&[&call], soon()).unwrap());
+        gives_up.store(true, Ordering::Relaxed);
+        let waited = call.wait_timeout(BOUND);
+        assert!(matches!(waited, Err(Error::Interrupted)), "{waited:?}");
+        assert!(begin.elapsed() < BOUND);
+    }
 }

@@ -3,7 +3,7 @@
 //! is given up, and its arrays are not touched afterwards.
 
 use super::state::State;
-use super::{Connection, NAP};
+use super::{Connection, NAP, asks_again, is_overdue};
 use crate::call_status::CallStatus;
 use crate::description::Description;
 use crate::error::Error;
@@ -256,17 +256,23 @@ impl Request {
     pub(super) fn wait(&self, deadline: Option<Instant>, timeout: Duration) -> Result<(), Error> {
         let connection = &*self.connection;
         let mut spinning = connection.spin.begin_for(self.patience);
+        let mut asked = None;
         let mut state = connection.lock();
         loop {
             let is_open = !state.has_ended(self.id);
             let more = is_open
                 && !state.seat.is_taken()
                 && state.progress(&connection.socket, Some(self.id));
-            if self.has_work(&state) {
+            let has_work = self.has_work(&state);
+            if (more || has_work) && !state.has_ended(self.id) && is_overdue(deadline) {
+                state.seat.hand_over();
+                return Err(self.timed_out(timeout));
+            }
+            if has_work {
                 state.seat.hand_over();
                 drop(state);
                 self.work();
-                state = connection.lock();
+                state = self.go_on(&mut asked)?;
                 continue;
             }
             if state.has_ended(self.id) {
@@ -275,8 +281,7 @@ impl Request {
             }
             if more {
                 drop(state);
-                connection.let_others_in();
-                state = connection.lock();
+                state = self.go_on(&mut asked)?;
                 continue;
             }
             if state.seat.is_taken() {
@@ -301,7 +306,9 @@ impl Request {
             let seated = Seated(connection);
             let waited = match !outlook.writing && spinning.look_again() {
                 true => Ok(()),
-                false => connection.wait(outlook, deadline, timeout),
+                false => connection
+                    .wait(outlook, deadline, timeout)
+                    .and_then(|()| connection.interrupted_at_times(&mut asked)),
             };
             std::mem::forget(seated);
             state = connection.lock();
@@ -311,6 +318,28 @@ impl Request {
                 return Err(error);
             }
         }
+    }
+
+    /// Goes on with a wait that has found something to do, after other threads had their turn.
+    fn go_on(&self, asked: &mut Option<Instant>) -> Result<MutexGuard<'_, State>, Error> {
+        self.connection.let_others_in();
+        if asks_again(asked) {
+            // If this ends the wait, another thread waits at the socket.
+            self.connection.lock().seat.hand_over();
+            self.connection.interrupted()?;
+        }
+        Ok(self.connection.lock())
+    }
+
+    /// Fails if the caller wants to give up.
+    pub(crate) fn interrupted(&self) -> Result<(), Error> {
+        self.connection.interrupted()
+    }
+
+    /// The error of a wait for at most this time.
+    pub(crate) fn timed_out(&self, after: Duration) -> Error {
+        let address = self.connection.address.clone();
+        Error::Timeout { address, after }
     }
 
     /// Whether the running function has asked its caller for work.
@@ -402,10 +431,7 @@ impl Request {
     fn sleep(&self, deadline: Option<Instant>, timeout: Duration) -> Result<(), Error> {
         let left = deadline.map_or(NAP, |end| end.saturating_duration_since(Instant::now()));
         if left.is_zero() {
-            return Err(Error::Timeout {
-                address: self.connection.address.clone(),
-                after: timeout,
-            });
+            return Err(self.timed_out(timeout));
         }
         std::thread::park_timeout(left.min(NAP));
         self.connection.interrupted()

@@ -2,7 +2,7 @@
 //! the bytes of each connection that no other thread serves. If other threads serve all of them, it
 //! sleeps until one of them wakes it. It does not take the answer of the request that has ended.
 
-use super::{Connection, NAP, Request};
+use super::{Connection, NAP, Request, is_overdue};
 use crate::error::Error;
 use crate::remote::socket;
 use farcall_rpc_proto::CallId;
@@ -85,20 +85,21 @@ fn wait(
     };
     let first = first.connection.clone();
     let mut spinning = first.spin.begin();
+    let mut asked = None;
     loop {
         let seen = look(groups);
-        if !matches!(seen, Look::Ended) && work(requests, groups) {
-            continue;
+        if matches!(seen, Look::Ended) {
+            return Ok(true);
         }
-        match seen {
-            Look::Ended => return Ok(true),
-            Look::More => {
-                groups
-                    .iter()
-                    .for_each(|group| group.connection.let_others_in());
-                continue;
-            }
-            Look::Waiting => {}
+        if is_overdue(deadline) {
+            return Ok(false);
+        }
+        if work(requests, groups) || matches!(seen, Look::More) {
+            groups
+                .iter()
+                .for_each(|group| group.connection.let_others_in());
+            first.interrupted_at_times(&mut asked)?;
+            continue;
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
@@ -106,6 +107,7 @@ fn wait(
         }
         if stand_by(groups) {
             rest(groups, left, &mut spinning)?;
+            first.interrupted_at_times(&mut asked)?;
         }
     }
 }

@@ -88,8 +88,12 @@ pub(super) fn connect_path(
 }
 
 /// Connects to an abstract Unix socket, which only Linux has.
-pub(super) fn connect_abstract(name: &str, timeout: Duration) -> io::Result<Stream> {
-    connect(&kernel::abstract_name(name)?, timeout, None)
+pub(super) fn connect_abstract(
+    name: &str,
+    timeout: Duration,
+    give_up: GiveUp<'_>,
+) -> io::Result<Stream> {
+    connect(&kernel::abstract_name(name)?, timeout, give_up)
 }
 
 fn connect(address: &SocketAddrUnix, timeout: Duration, give_up: GiveUp<'_>) -> io::Result<Stream> {

@@ -50,7 +50,7 @@ pub(super) fn connect_path(_: &Path, _: Duration, _: GiveUp<'_>) -> io::Result<S
 }
 
 /// Fails: only Linux has abstract names.
-pub(super) fn connect_abstract(_: &str, _: Duration) -> io::Result<Stream> {
+pub(super) fn connect_abstract(_: &str, _: Duration, _: GiveUp<'_>) -> io::Result<Stream> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
