@@ -151,7 +151,7 @@ def test_files_of_a_data_folder_are_data(start, work, tmp_path):
             total(3, farcall.data(name))
     with pytest.raises(ValueError, match="name"):
         farcall.data("../outside/secret.npy")
-    with pytest.raises(farcall.ServerError, match=r"`runs/a.npy@folder` is a file of the data fol"):
+    with pytest.raises(farcall.ServerError, match=r"`runs/a.npy` is a file of the data folder"):
         server.handle(name="runs/a.npy").drop()
     new = folder / "runs" / "new.npy"
     np.save(new, np.ones(4))

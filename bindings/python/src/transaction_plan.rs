@@ -196,7 +196,10 @@ impl TransactionPlan {
         let converted = value.call_method(intern!(py, "astype"), arguments, Some(&options));
         let converted =
             converted.map_err(|error| match error.is_instance_of::<PyTypeError>(py) {
-                true => PyValueError::new_err(format!("`{name}`: expected {dtype}: {error}")),
+                true => {
+                    let why = error.value(py);
+                    PyValueError::new_err(format!("`{name}`: expected {dtype}: {why}"))
+                }
                 false => error,
             })?;
         let converted: Bound<'_, PyUntypedArray> = converted.cast_into()?;
