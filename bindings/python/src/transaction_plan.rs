@@ -194,17 +194,21 @@ impl TransactionPlan {
         };
         let arguments = (dtype.as_str(),);
         let converted = value.call_method(intern!(py, "astype"), arguments, Some(&options));
-        let converted =
-            converted.map_err(|error| match error.is_instance_of::<PyTypeError>(py) {
-                true => {
-                    let why = error.value(py);
-                    PyValueError::new_err(format!("`{name}`: expected {dtype}: {why}"))
-                }
-                false => error,
-            })?;
+        let converted = converted.map_err(|error| unfit(py, name, &dtype, error))?;
         let converted: Bound<'_, PyUntypedArray> = converted.cast_into()?;
         // SAFETY: the array was made here, or is held, and is read with the interpreter held.
         Ok(unsafe { array::contents(&converted) }.to_vec())
+    }
+}
+
+/// The error of an input that cannot have the type of the plan.
+fn unfit(py: Python<'_>, name: &str, dtype: &str, error: PyErr) -> PyErr {
+    match error.is_instance_of::<PyTypeError>(py) {
+        true => {
+            let why = error.value(py);
+            PyValueError::new_err(format!("`{name}`: expected {dtype}: {why}"))
+        }
+        false => error,
     }
 }
 

@@ -185,7 +185,7 @@ impl Grid {
     /// [`Options::on_interrupt`] asked to give up.
     pub(crate) fn servers_of(&self, function: &str, text: &str) -> Result<Vec<Server>, Error> {
         let digest = farcall_directory::digest(text);
-        self.look_for(function)?;
+        look_for(self, function)?;
         let found = self.servers_with(function, Some(digest));
         // A server that does not answer must not keep the client from the others.
         let (sender, answers) = mpsc::channel();
@@ -208,18 +208,6 @@ impl Grid {
         let mut reached = wait_for_all(self.meta().options(), &answers)?;
         let places = found.iter().map(|(number, _)| reached.remove(number));
         Ok(places.flatten().collect())
-    }
-
-    /// Finds out which servers have a function. If no metaserver answers, the servers that the
-    /// client knows must do.
-    ///
-    /// # Errors
-    /// [`Options::on_interrupt`] asked to give up.
-    fn look_for(&self, function: &str) -> Result<(), Error> {
-        match self.find(function) {
-            Err(Error::Interrupted) => Err(Error::Interrupted),
-            Ok(_) | Err(_) => Ok(()),
-        }
     }
 
     fn has_paths(&self, server: u64) -> bool {
@@ -278,7 +266,7 @@ impl Grid {
         address: &Address,
     ) -> Result<Option<Server>, Error> {
         let digest = farcall_directory::digest(text);
-        self.look_for(function)?;
+        look_for(self, function)?;
         let found = self.servers_with(function, Some(digest)).into_iter();
         let is_it = |at: &str| at.parse().is_ok_and(|at: Address| at == *address);
         let mut its = found.filter(|(_, at)| is_it(at));
@@ -373,6 +361,18 @@ impl Grid {
         };
         // If the system gives no thread, the transfers of calls will measure the paths.
         let _ = thread::Builder::new().name("probe".into()).spawn(probe);
+    }
+}
+
+/// Finds out which servers have a function. If no metaserver answers, the servers that the client
+/// knows must do.
+///
+/// # Errors
+/// [`Options::on_interrupt`] asked to give up.
+fn look_for(grid: &Grid, function: &str) -> Result<(), Error> {
+    match grid.find(function) {
+        Err(Error::Interrupted) => Err(Error::Interrupted),
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 

@@ -74,6 +74,15 @@ fn asks_again(asked: &mut Option<Instant>) -> bool {
     asks
 }
 
+/// Fails if the caller wants to give up, like [`Connection::interrupted`], for a thread that always
+/// has bytes to move. It asks at most as often as one that waits.
+fn interrupted_at_times(connection: &Connection, asked: &mut Option<Instant>) -> Result<(), Error> {
+    match connection.options.on_interrupt.is_some() && asks_again(asked) {
+        true => connection.interrupted(),
+        false => Ok(()),
+    }
+}
+
 /// A connection to a server.
 pub(crate) struct Connection {
     /// A number that no other connection of this process has.
@@ -303,15 +312,6 @@ impl Connection {
         match &self.options.on_interrupt {
             Some(give_up) if give_up() => Err(Error::Interrupted),
             _ => Ok(()),
-        }
-    }
-
-    /// The same for a thread that always has bytes to move. It asks at most as often as one that
-    /// waits.
-    fn interrupted_at_times(&self, asked: &mut Option<Instant>) -> Result<(), Error> {
-        match self.options.on_interrupt.is_some() && asks_again(asked) {
-            true => self.interrupted(),
-            false => Ok(()),
         }
     }
 

@@ -107,7 +107,7 @@ impl Server {
         loop {
             let before = lock(&self.0.connection).number();
             let error = match ask() {
-                Err(error) if error.was_let_go() && is_late() => return Err(self.timed_out()),
+                Err(error) if error.was_let_go() && is_late() => return Err(timed_out(&self.0)),
                 Err(error) if error.was_let_go() => error,
                 other => return other,
             };
@@ -126,21 +126,14 @@ impl Server {
             let is_renewed = lock(&self.0.connection).number() != before;
             let renewed = match is_renewed {
                 true => Ok(()),
-                false => self.renew_within(left().unwrap_or(Duration::MAX)),
+                false => renew_within(&self.0, left().unwrap_or(Duration::MAX)),
             };
             match renewed {
                 Ok(()) => {}
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
-                Err(_) if is_late() => return Err(self.timed_out()),
+                Err(_) if is_late() => return Err(timed_out(&self.0)),
                 Err(_) => return Err(error),
             }
-        }
-    }
-
-    fn timed_out(&self) -> Error {
-        Error::Timeout {
-            address: self.0.address.clone(),
-            after: self.0.options.timeout.unwrap_or_default(),
         }
     }
 
@@ -149,15 +142,7 @@ impl Server {
     /// # Errors
     /// Nobody answers.
     pub(crate) fn renew(&self) -> Result<(), Error> {
-        self.renew_within(Duration::MAX)
-    }
-
-    /// The same, but waits for an answer for at most `patience`.
-    fn renew_within(&self, patience: Duration) -> Result<(), Error> {
-        let options = hurried(again(&self.0), &self.0.at, patience);
-        *lock(&self.0.connection) = open_any(&self.0.at, &options)?;
-        *lock(&self.0.express) = None;
-        Ok(())
+        renew_within(&self.0, Duration::MAX)
     }
 
     /// The function with this name, from the cache or from the server.
@@ -275,6 +260,22 @@ pub(crate) fn connection_within(
     let opened = open_any(&server.0.at, &options)?;
     *lock(&server.0.connection) = opened.clone();
     Ok(opened)
+}
+
+/// The error of an operation whose time-out has passed.
+fn timed_out(shared: &Shared) -> Error {
+    Error::Timeout {
+        address: shared.address.clone(),
+        after: shared.options.timeout.unwrap_or_default(),
+    }
+}
+
+/// Replaces the connection by a new one. Waits for an answer for at most `patience`.
+fn renew_within(shared: &Shared, patience: Duration) -> Result<(), Error> {
+    let options = hurried(again(shared), &shared.at, patience);
+    *lock(&shared.connection) = open_any(&shared.at, &options)?;
+    *lock(&shared.express) = None;
+    Ok(())
 }
 
 /// Waits until no other thread opens a connection to the server, for at most the time in which a

@@ -1,5 +1,5 @@
-//! Tests of calls where one of two servers stands still, so that it answers nobody: calls go to the
-//! other one, and end at their time-outs.
+//! Tests of calls where one of two servers is stopped by a signal: its connections stay open, and
+//! it answers nobody. Calls go to the other server, and end at their time-outs.
 
 use farcall_client::{Argument, Error, Function, Options, Scalar, Server};
 use farcall_system::cluster::{Cluster, Running, begin, serving, status, wait_for_servers};

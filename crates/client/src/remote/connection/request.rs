@@ -3,7 +3,7 @@
 //! is given up, and its arrays are not touched afterwards.
 
 use super::state::State;
-use super::{Connection, NAP, asks_again, is_overdue};
+use super::{Connection, NAP, asks_again, interrupted_at_times, is_overdue};
 use crate::call_status::CallStatus;
 use crate::description::Description;
 use crate::error::Error;
@@ -308,7 +308,7 @@ impl Request {
                 true => Ok(()),
                 false => connection
                     .wait(outlook, deadline, timeout)
-                    .and_then(|()| connection.interrupted_at_times(&mut asked)),
+                    .and_then(|()| interrupted_at_times(connection, &mut asked)),
             };
             std::mem::forget(seated);
             state = connection.lock();

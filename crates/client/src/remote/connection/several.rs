@@ -2,7 +2,7 @@
 //! the bytes of each connection that no other thread serves. If other threads serve all of them, it
 //! sleeps until one of them wakes it. It does not take the answer of the request that has ended.
 
-use super::{Connection, NAP, Request, is_overdue};
+use super::{Connection, NAP, Request, interrupted_at_times, is_overdue};
 use crate::error::Error;
 use crate::remote::socket;
 use farcall_rpc_proto::CallId;
@@ -98,7 +98,7 @@ fn wait(
             groups
                 .iter()
                 .for_each(|group| group.connection.let_others_in());
-            first.interrupted_at_times(&mut asked)?;
+            interrupted_at_times(&first, &mut asked)?;
             continue;
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -107,7 +107,7 @@ fn wait(
         }
         if stand_by(groups) {
             rest(groups, left, &mut spinning)?;
-            first.interrupted_at_times(&mut asked)?;
+            interrupted_at_times(&first, &mut asked)?;
         }
     }
 }
