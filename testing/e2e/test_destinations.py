@@ -3,6 +3,7 @@
 import hashlib
 import os
 import pathlib
+import pickle
 import threading
 
 import farcall
@@ -66,6 +67,7 @@ def test_a_result_goes_to_a_file(serve, out):
     result = count(5, farcall.url(f"file://{out}/a.npy"))
     assert result.x.address == f"file://{out}/a.npy"
     check(result.x, out / "a.npy")
+    check(pickle.loads(pickle.dumps(result)).x, out / "a.npy")
     assert np.array_equal(np.load(out / "a.npy"), np.arange(5.0))
     # The call again writes the same thing again.
     again = count(5, farcall.url(f"file://{out}/a.npy")).x

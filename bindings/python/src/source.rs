@@ -129,6 +129,28 @@ impl From<farcall_client::Receipt> for Receipt {
 
 #[pymethods]
 impl Receipt {
+    #[new]
+    fn new(address: String, nbytes: u64, sha256: String, version: Option<String>) -> Receipt {
+        Receipt {
+            address,
+            nbytes,
+            sha256,
+            version,
+        }
+    }
+
+    /// For `pickle`: results of calls can be pickled, and have receipts.
+    fn __getnewargs__(&self) -> (String, u64, String, Option<String>) {
+        let Receipt {
+            address,
+            nbytes,
+            sha256,
+            version,
+        } = self;
+        let (address, sha256) = (address.clone(), sha256.clone());
+        (address, *nbytes, sha256, version.clone())
+    }
+
     fn __repr__(&self) -> String {
         format!("<{} bytes at {}>", self.nbytes, self.address)
     }
