@@ -162,8 +162,12 @@ impl Clients {
     pub(crate) fn too_many(&self, user: &User, most: usize) -> Option<String> {
         let known = self.connections.values();
         let open = known.filter(|known| !known.closed && known.connected && known.user == *user);
-        (most > 0 && open.count() >= most)
-            .then(|| format!("{user} has {most} connections, which is the limit for one user"))
+        (most > 0 && open.count() >= most).then(|| {
+            format!(
+                "{user} has {most} connections, which is the limit for one user \
+                 (limits.connections_per_user in the server's configuration)"
+            )
+        })
     }
 
     /// Connections that have not greeted within this many seconds.
