@@ -155,12 +155,12 @@ fn listen_hint(address: &str, error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AlreadyExists => "; name another path with --unix, or move the file away",
         io::ErrorKind::AddrInUse if is_unix => {
-            "; another process listens there: choose another path, or take over from a server with \
-             --takeover"
+            "; another process listens there: choose another path, or take over from a server of \
+             yours with --takeover"
         }
         io::ErrorKind::AddrInUse => {
             "; another process listens there: choose another port, or port 0, or take over from a \
-             server with --takeover"
+             server of yours with --takeover"
         }
         io::ErrorKind::PermissionDenied if !is_unix => {
             "; ports below 1024 need root or the capability \
