@@ -273,7 +273,12 @@ pub(crate) fn serve_metrics(
     address: SocketAddr,
     ask: impl Fn(Answer) + Send + Sync + 'static,
 ) -> Result<(), Failure> {
-    let fail = |error| Failure::failed(format!("cannot serve metrics at {address}: {error}"));
+    let fail = |error| {
+        let text = "name another address with --metrics";
+        Failure::failed(format!(
+            "cannot serve metrics at {address}: {error}; {text}"
+        ))
+    };
     let listener = TcpListener::bind(address).map_err(fail)?;
     let address = listener.local_addr()?;
     farcall_web::serve(listener, ask).map_err(fail)?;
