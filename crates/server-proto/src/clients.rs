@@ -170,6 +170,13 @@ impl Clients {
         })
     }
 
+    /// Bytes that clients of some users hold as shared memory.
+    pub(crate) fn shared_bytes(&self, is_one: &dyn Fn(&User) -> bool) -> u64 {
+        let theirs = self.connections.values().filter(|one| is_one(&one.user));
+        let segments = theirs.flat_map(|one| one.segments.values());
+        segments.map(|segment| segment.bytes).sum()
+    }
+
     /// Connections that have not greeted within this many seconds.
     pub(crate) fn silent(&self, patience_s: f64, now: Nanos) -> Vec<ConnectionKey> {
         let latest = now.saturating_sub(nanos(patience_s));
