@@ -328,6 +328,14 @@ impl Access {
         }
     }
 
+    /// Reads the tokens again now, so that an operator who asks for it learns of an error.
+    ///
+    /// # Errors
+    /// The file can no longer be used, and no token is accepted until it can.
+    pub fn reread(&mut self) -> Result<(), TokenError> {
+        self.tokens.as_mut().map_or(Ok(()), TokenFile::reread)
+    }
+
     /// The users with tokens, sorted by name. Nobody has one if the service has no list of them.
     pub fn users_with_tokens(&self) -> Vec<&str> {
         self.tokens.as_ref().map_or_else(Vec::new, TokenFile::users)

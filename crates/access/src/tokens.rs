@@ -230,6 +230,17 @@ impl TokenFile {
         users
     }
 
+    /// Reads the file again, also if only its permissions may have changed.
+    ///
+    /// # Errors
+    /// The file can no longer be used, and no token is found until it can.
+    pub fn reread(&mut self) -> Result<(), TokenError> {
+        // If it cannot be read now, it is read again at the next question.
+        self.stamp = Stamp::default();
+        *self = TokenFile::open(self.path.clone())?;
+        Ok(())
+    }
+
     /// The user and the verifier of a token with this name. Reads the file again if it has changed.
     ///
     /// # Errors
@@ -568,6 +579,22 @@ mod tests {
             assert!(error.contains("tokens:2: expected"), "{error}");
         }
         fs::write(&path, &text).unwrap();
+        assert_eq!(user(&mut file, &token).as_deref(), Some("alice"));
+    }
+
+    #[test]
+    fn permissions_are_checked_when_the_file_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        let token = TokenFile::add(&path, "alice").unwrap();
+        let mut file = TokenFile::open(&path).unwrap();
+        file.reread().unwrap();
+        let permit = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        permit(0o666);
+        let error = file.reread().unwrap_err();
+        assert!(matches!(error, TokenError::Writable(_)), "{error}");
+        file.find(&Secret::of_token(&token).name).unwrap_err();
+        permit(0o600);
         assert_eq!(user(&mut file, &token).as_deref(), Some("alice"));
     }
 

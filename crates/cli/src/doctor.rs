@@ -212,7 +212,8 @@ fn python(version: &str) -> Finding {
     let output = Command::new(&interpreter).args(["-c", program]).output();
     let text = match &output {
         Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout),
-        _ => return missing("Python", no_package(&name)),
+        Ok(_) => return missing("Python", no_package(&name)),
+        Err(error) => return missing("Python", cannot_run(&name, error)),
     };
     match text.split_once(' ') {
         Some((found, python)) if found == version => {
@@ -226,6 +227,13 @@ fn python(version: &str) -> Finding {
             ),
         ),
     }
+}
+
+fn cannot_run(python: &str, error: &std::io::Error) -> String {
+    format!(
+        "`{python}` cannot be run: {error}; install Python and its package farcall, or name \
+         another interpreter in FARCALL_PYTHON"
+    )
 }
 
 fn no_package(python: &str) -> String {

@@ -4,7 +4,7 @@
 use crate::failure::Failure;
 use crate::folders;
 use crate::log::Log;
-use crate::serve::{resolve, serve_metrics};
+use crate::serve::{ip_and_port, resolve, serve_metrics};
 use crate::{notify, seconds, web};
 use clap::Args;
 use farcall_access::Tls;
@@ -72,10 +72,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 1000)]
     connections: usize,
     /// Serve metrics for Prometheus at http://ADDR/metrics, and the health at /healthz and /readyz
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = ip_and_port)]
     metrics: Option<SocketAddr>,
     /// Show the servers on a page for browsers at http://ADDR/ (https with --tls)
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = ip_and_port)]
     web: Option<SocketAddr>,
     #[command(flatten)]
     log: Log,

@@ -116,10 +116,10 @@ pub(crate) struct Arguments {
     #[arg(long)]
     no_sandbox: bool,
     /// Serve metrics for Prometheus at http://ADDR/metrics, and the health at /healthz and /readyz
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = ip_and_port)]
     metrics: Option<SocketAddr>,
     /// Show the server on a page for browsers at http://ADDR/ (https with --tls)
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = ip_and_port)]
     web: Option<SocketAddr>,
     /// Take over from a server of yours that listens on the same address. When this server is
     /// ready, the other one completes its calls and exits
@@ -273,7 +273,12 @@ pub(crate) fn serve_metrics(
     address: SocketAddr,
     ask: impl Fn(Answer) + Send + Sync + 'static,
 ) -> Result<(), Failure> {
-    let fail = |error| Failure::failed(format!("cannot serve metrics at {address}: {error}"));
+    let fail = |error| {
+        let text = "name another address with --metrics";
+        Failure::failed(format!(
+            "cannot serve metrics at {address}: {error}; {text}"
+        ))
+    };
     let listener = TcpListener::bind(address).map_err(fail)?;
     let address = listener.local_addr()?;
     farcall_web::serve(listener, ask).map_err(fail)?;
@@ -408,6 +413,12 @@ fn default_state(config: &Config) -> Option<PathBuf> {
     Some(state.join(name.trim_matches('-')))
 }
 
+/// An address for readers of metrics, or for browsers. Names of hosts are not looked up.
+pub(crate) fn ip_and_port(text: &str) -> Result<SocketAddr, String> {
+    let wrong = |_| "write an IP address and a port, such as 127.0.0.1:9717".to_string();
+    text.parse().map_err(wrong)
+}
+
 pub(crate) fn resolve(text: &str) -> Result<SocketAddr, Failure> {
     let text = text.strip_prefix("farcall://").unwrap_or(text);
     let mut addresses = text.to_socket_addrs().map_err(|error| {
@@ -439,6 +450,15 @@ mod tests {
         let config = ["serve", "--config", path.to_str().unwrap()];
         let line = Line::parse_from(config.iter().chain(words));
         configuration(&line.arguments).unwrap()
+    }
+
+    #[test]
+    fn metrics_and_page_need_an_ip_address_and_a_port() {
+        assert!(ip_and_port("[::1]:0").is_ok());
+        for wrong in ["localhost:9717", "9717", ":9717", "127.0.0.1"] {
+            let error = ip_and_port(wrong).unwrap_err();
+            assert!(error.ends_with("such as 127.0.0.1:9717"), "{error}");
+        }
     }
 
     #[test]

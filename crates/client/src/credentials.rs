@@ -5,14 +5,29 @@
 
 use farcall_rpc_proto::HandleId;
 use farcall_tls::{FileError, Trust};
+use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-/// The files of the environment that hold secrets: the private key that `FARCALL_KEY` names.
+/// The files of the environment that hold secrets: the private key of the client's certificate.
 pub fn secret_files() -> impl Iterator<Item = PathBuf> {
-    let key = std::env::var_os("FARCALL_KEY").filter(|value| !value.is_empty());
-    key.map(PathBuf::from).into_iter()
+    certificate_of_environment().map(|(_, key)| key).into_iter()
+}
+
+fn certificate_of_environment() -> Option<(PathBuf, PathBuf)> {
+    let named = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    certificate_and_key(named("FARCALL_CERT"), named("FARCALL_KEY"))
+}
+
+/// The files of a certificate and of its private key. If only one is named, it must have both.
+fn certificate_and_key(
+    certificate: Option<OsString>,
+    key: Option<OsString>,
+) -> Option<(PathBuf, PathBuf)> {
+    let both = certificate.clone().or(key.clone())?;
+    let file = |named: Option<OsString>| PathBuf::from(named.unwrap_or_else(|| both.clone()));
+    Some((file(certificate), file(key)))
 }
 
 /// How a client proves who it is, and which servers it trusts.
@@ -39,14 +54,14 @@ pub struct Credentials {
 impl Credentials {
     /// The credentials of the environment. `FARCALL_TOKEN` is the token. `FARCALL_CA` names a file
     /// with the certificates of trusted authorities, which replace those of this machine.
-    /// `FARCALL_CERT` and `FARCALL_KEY` name the client's certificate and its private key.
+    /// `FARCALL_CERT` and `FARCALL_KEY` name the client's certificate and its private key. If only
+    /// one of them is set, this file must have both.
     pub fn from_environment() -> Credentials {
         let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-        let certificate = set("FARCALL_CERT").zip(set("FARCALL_KEY"));
         Credentials {
             token: set("FARCALL_TOKEN").and_then(|token| token.into_string().ok()),
             authorities: set("FARCALL_CA").map(PathBuf::from),
-            certificate: certificate.map(|(certificate, key)| (certificate.into(), key.into())),
+            certificate: certificate_of_environment(),
             loan: None,
             is_named: false,
             is_strict: false,
@@ -177,5 +192,22 @@ impl fmt::Debug for Credentials {
             .field("authorities", &self.authorities)
             .field("certificate", &self.certificate)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_without_a_key_is_not_left_out() {
+        let files = |certificate: Option<&str>, key: Option<&str>| {
+            certificate_and_key(certificate.map(OsString::from), key.map(OsString::from))
+        };
+        let found = |first: &str, second: &str| Some((PathBuf::from(first), PathBuf::from(second)));
+        assert_eq!(files(Some("a.pem"), Some("a.key")), found("a.pem", "a.key"));
+        assert_eq!(files(Some("a.pem"), None), found("a.pem", "a.pem"));
+        assert_eq!(files(None, Some("a.key")), found("a.key", "a.key"));
+        assert_eq!(files(None, None), None);
     }
 }

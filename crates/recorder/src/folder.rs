@@ -48,7 +48,11 @@ pub fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Makes the folder. Only its owner can read it.
 pub(crate) fn make(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    made.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => io::Error::new(error.kind(), "it is not a folder"),
+        _ => error,
+    })
 }
 
 fn create(path: &Path) -> io::Result<File> {

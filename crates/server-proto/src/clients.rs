@@ -162,8 +162,19 @@ impl Clients {
     pub(crate) fn too_many(&self, user: &User, most: usize) -> Option<String> {
         let known = self.connections.values();
         let open = known.filter(|known| !known.closed && known.connected && known.user == *user);
-        (most > 0 && open.count() >= most)
-            .then(|| format!("{user} has {most} connections, which is the limit for one user"))
+        (most > 0 && open.count() >= most).then(|| {
+            format!(
+                "{user} has {most} connections, which is the limit for one user \
+                 (limits.connections_per_user in the server's configuration)"
+            )
+        })
+    }
+
+    /// Bytes that clients of some users hold as shared memory.
+    pub(crate) fn shared_bytes(&self, is_one: &dyn Fn(&User) -> bool) -> u64 {
+        let theirs = self.connections.values().filter(|one| is_one(&one.user));
+        let segments = theirs.flat_map(|one| one.segments.values());
+        segments.map(|segment| segment.bytes).sum()
     }
 
     /// Connections that have not greeted within this many seconds.

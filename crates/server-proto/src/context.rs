@@ -322,7 +322,12 @@ impl Context {
         let connection = call.connection.and_then(|key| self.clients.get(key));
         let function = self.functions.get(call.function);
         let name = function.map(|function| function.interface.qualified_name());
-        let bytes = [call.layout.sent_bytes(), call.layout.returned_bytes()];
+        // A call that has failed returns nothing.
+        let returned = match outcome {
+            "done" => call.layout.returned_bytes(),
+            _ => 0,
+        };
+        let bytes = [call.layout.sent_bytes(), returned];
         let audit = Audit {
             user: call.user.clone(),
             peer: connection.map(|connection| connection.peer.name.clone()),

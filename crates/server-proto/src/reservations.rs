@@ -77,7 +77,9 @@ fn refused(wanted: &Reserve, (refusal, share): (Refusal, Option<u32>), now: Nano
                 ..Failure::new(FailureKind::NotFree, text)
             };
         }
-        Refusal::TooMany(0) => "no processor elements can be reserved at this server".to_string(),
+        Refusal::TooMany(0) => "no processor elements can be reserved at this server \
+                                (queue.unreservable_pes in its configuration)"
+            .to_string(),
         Refusal::TooFast(most) => too_fast(wanted, &most),
         Refusal::TooMany(most) => format!(
             "{} processor elements were asked for, and at most {most} can be reserved at this \

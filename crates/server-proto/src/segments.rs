@@ -6,7 +6,9 @@ use crate::connection::MAX_SEGMENTS;
 use crate::context::Context;
 use crate::flaw::{Flaw, has};
 use crate::keys::ConnectionKey;
-use farcall_rpc_proto::{CallId, Failure, FailureKind};
+use crate::quota::{Owner, Quota};
+use crate::settings::groups_of;
+use farcall_rpc_proto::{CallId, Failure, FailureKind, User};
 use std::rc::Rc;
 
 /// Gives a client memory that both can use.
@@ -18,6 +20,8 @@ pub(crate) fn share(cx: &mut Context, key: ConnectionKey, request: CallId, bytes
     } else if connection.segments.contains_key(&request) {
         let text = "the request number was used before";
         Err(Failure::new(FailureKind::BadArgument, text))
+    } else if let Err(failure) = within_quotas(cx, &connection.user, bytes) {
+        Err(failure)
     } else {
         let shared = cx.memory.share(bytes, &mut cx.out);
         shared.map_err(|refusal| cx.no_room(bytes, refusal))
@@ -36,6 +40,27 @@ pub(crate) fn share(cx: &mut Context, key: ConnectionKey, request: CallId, bytes
         }
         Err(failure) => connection.proto.fail(request, &failure),
     }
+}
+
+/// Whether a user may share so many more bytes. What a user shares has the limit of the memory of
+/// its calls for itself: a client that gets no shared memory sends its arrays, and these are
+/// counted with the calls.
+fn within_quotas(cx: &Context, user: &User, bytes: u64) -> Result<(), Failure> {
+    let within = |owner, quota: &Quota, is_own: &dyn Fn(&User) -> bool| {
+        if !quota.is_limited() {
+            return Ok(());
+        }
+        let shared = cx.clients.shared_bytes(is_own);
+        quota.allows_bytes(owner, shared.saturating_add(bytes))
+    };
+    let limits = &cx.settings.limits;
+    within(Owner::User(user), &limits.calls_of_user(), &|one| {
+        one == user
+    })?;
+    for (owner, group) in groups_of(&cx.settings.groups, user) {
+        within(owner, &group.calls(), &|one| group.has(one))?;
+    }
+    Ok(())
 }
 
 /// Answers a client: its memory has so many bytes, or the system has refused it.

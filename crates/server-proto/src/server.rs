@@ -234,8 +234,8 @@ impl Server {
                 // Clients that try again and again would fill the log.
                 if !std::mem::replace(&mut cx.clients.is_full, true) {
                     tracing::warn!(
-                        "{peer}: refused, {most} connections are open; others are refused without \
-                         a line until one is accepted"
+                        "{peer}: refused, {most} connections are open (limits.connections); others \
+                         are refused without a line until one is accepted"
                     );
                 }
                 Some(format!("the server is full ({most} connections)"))

@@ -67,10 +67,17 @@ impl Audit {
         })
     }
 
-    /// Opens the file anew, after something else has moved it away.
-    pub(crate) fn reopen(&mut self) -> io::Result<()> {
+    /// Opens the file anew, after something else has moved it away. The error is for the log.
+    pub(crate) fn reopen(&mut self) -> Result<(), String> {
         self.flush();
-        *self = Audit::open(&self.path)?;
+        let opened = Audit::open(&self.path).map_err(|error| {
+            let path = self.path.display();
+            format!(
+                "{path}: the audit log was not opened anew: {error}; its lines go to the file \
+                 that was open before"
+            )
+        });
+        *self = opened?;
         Ok(())
     }
 

@@ -458,9 +458,13 @@ impl Config {
     }
 
     /// Reads the text of a configuration file.
-    pub fn parse(text: &str) -> Result<Config, toml::de::Error> {
-        let config: Config = toml::from_str(text)?;
-        config.check_values().map_err(toml::de::Error::custom)?;
+    ///
+    /// # Errors
+    /// A setting is unknown or has a wrong value. The text is one line, for the log too, and has
+    /// the line of the file, or the name of the setting.
+    pub fn parse(text: &str) -> Result<Config, String> {
+        let config: Config = toml::from_str(text).map_err(|error| values::mistake(&error, text))?;
+        config.check_values()?;
         Ok(config)
     }
 }

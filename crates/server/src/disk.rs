@@ -247,7 +247,7 @@ fn open_logs(
     let folder = path.display();
     for problem in &logs.problems {
         tracing::warn!(
-            "{folder}: {problem}; it is rebuilt, and what was left of it is in quarantine"
+            "{folder}: {problem}; it is rebuilt, and what was left of a log is in quarantine"
         );
     }
     let count = logs.losses().count();

@@ -155,12 +155,12 @@ fn listen_hint(address: &str, error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AlreadyExists => "; name another path with --unix, or move the file away",
         io::ErrorKind::AddrInUse if is_unix => {
-            "; another process listens there: choose another path, or take over from a server with \
-             --takeover"
+            "; another process listens there: choose another path, or take over from a server of \
+             yours with --takeover"
         }
         io::ErrorKind::AddrInUse => {
             "; another process listens there: choose another port, or port 0, or take over from a \
-             server with --takeover"
+             server of yours with --takeover"
         }
         io::ErrorKind::PermissionDenied if !is_unix => {
             "; ports below 1024 need root or the capability \
@@ -344,13 +344,21 @@ fn libraries(catalog: &Catalog, allow_code: bool) -> Result<Vec<LibrarySource>, 
     catalog.files().map(library).collect()
 }
 
-/// Warns if anybody on a network may call.
+/// Warns if anybody on a network may call, or nobody over TCP.
 fn warn_of_strangers(config: &Config, access: &Access) {
     let open = config.listen.iter().find(|at| !at.ip().is_loopback());
     if let Some(address) = open.filter(|_| access.is_open()) {
         tracing::warn!(
             "anyone who can reach {address} can call: give users tokens (`farcall access token \
              add`, --tokens), or certificates (--tls-clients)"
+        );
+    }
+    let certificates = config.tls.as_ref().and_then(|tls| tls.clients.as_ref());
+    let is_closed = config.access.tokens.is_none() && certificates.is_none() && !access.is_open();
+    if is_closed && !config.listen.is_empty() {
+        tracing::warn!(
+            "nobody can connect over TCP: access.anonymous is false, and there are neither tokens \
+             (access.tokens) nor certificates of clients (tls.clients)"
         );
     }
 }

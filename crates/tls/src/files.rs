@@ -26,6 +26,9 @@ pub enum FileError {
     /// A file contains no certificate.
     #[error("{}: the file has no certificate; expected PEM with BEGIN CERTIFICATE", .0.display())]
     NoCertificate(PathBuf),
+    /// A file contains no private key.
+    #[error("{}: the file has no private key; expected PEM with BEGIN PRIVATE KEY", .0.display())]
+    NoKey(PathBuf),
     /// A file contains no list of revoked certificates.
     #[error(
         "{}: the file has no list of revoked certificates; expected PEM with BEGIN X509 CRL \
@@ -180,7 +183,7 @@ impl IdentityFiles {
         };
         builder
             .with_single_cert(chain(&self.certificate)?, private_key(&self.key)?)
-            .map_err(|error| unusable(&self.key, error))
+            .map_err(|error| unusable_key(&self.key, &self.certificate, error))
     }
 }
 
@@ -207,7 +210,7 @@ impl Trust {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => builder
                 .with_client_auth_cert(chain(certificate)?, private_key(key)?)
-                .map_err(|error| unusable(key, error))?,
+                .map_err(|error| unusable_key(key, certificate, error))?,
         };
         Ok(Trust(Arc::new(config)))
     }
@@ -245,9 +248,12 @@ fn revocations(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, FileError> {
-    PrivateKeyDer::from_pem_file(path).map_err(|source| FileError::Read {
-        path: path.to_path_buf(),
-        source,
+    PrivateKeyDer::from_pem_file(path).map_err(|source| match source {
+        pem::Error::NoItemsFound => FileError::NoKey(path.to_path_buf()),
+        source => FileError::Read {
+            path: path.to_path_buf(),
+            source,
+        },
     })
 }
 
@@ -275,6 +281,19 @@ pub fn serial_number(path: &Path) -> Result<Vec<u8>, FileError> {
     let chain = chain(path)?;
     let certificate = EndEntityCert::try_from(&chain[0]).map_err(|error| unusable(path, error))?;
     Ok(certificate.serial().to_vec())
+}
+
+fn unusable_key(key: &Path, certificate: &Path, error: rustls::Error) -> FileError {
+    match error {
+        rustls::Error::InconsistentKeys(_) => {
+            let certificate = certificate.display();
+            unusable(
+                key,
+                format!("it is not the key of the certificate in {certificate}"),
+            )
+        }
+        error => unusable(key, error),
+    }
 }
 
 fn unusable(path: &Path, error: impl ToString) -> FileError {

@@ -106,7 +106,10 @@ pub enum SandboxError {
     Limit(io::Error),
     #[error("mounts: {0}")]
     Mount(#[from] MountError),
-    #[error("mounts: no thread can be started: {0}")]
+    #[error(
+        "mounts: no thread can be started: {0}; raise workers.processes in the configuration, or \
+         the limit of the system (`ulimit -u`)"
+    )]
     Thread(io::Error),
     #[error("shared memory of System V has no bound for functions of several processes: {0}")]
     SystemV(io::Error),

@@ -9,6 +9,7 @@ use crate::failure::{self, Failure};
 use rustix::process::{Resource, getrlimit};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -44,6 +45,8 @@ const SECRETIVE: [&str; 8] = [
     "api_key",
     "authorization",
 ];
+/// Variables whose names end as those of secrets do: the current folder, and the one before it.
+const FOLDERS: [&str; 2] = ["PWD", "OLDPWD"];
 /// Shortest word of letters and digits that is taken for a secret.
 const SHORTEST: usize = 24;
 const REMOVED: &str = "<removed>";
@@ -167,12 +170,17 @@ fn is_secretive(name: &str) -> bool {
 
 impl Secrets {
     fn of_environment() -> Secrets {
-        let variables = std::env::vars_os().filter_map(|(name, value)| {
+        Secrets::of(std::env::vars_os())
+    }
+
+    fn of(variables: impl Iterator<Item = (OsString, OsString)>) -> Secrets {
+        let secrets = variables.filter_map(|(name, value)| {
             let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
-            (is_secretive(&name) && value.len() > 3).then_some(value)
+            let is_secret = is_secretive(&name) && !FOLDERS.contains(&name.as_str());
+            (is_secret && value.len() > 3).then_some(value)
         });
         Secrets {
-            known: variables.collect(),
+            known: secrets.collect(),
         }
     }
 
@@ -308,5 +316,20 @@ mod tests {
         ] {
             assert!(kept.contains(stays), "{stays} not in {kept}");
         }
+    }
+
+    #[test]
+    fn the_current_folder_is_no_secret() {
+        let variables = [
+            ("PWD", "/etc/farcall"),
+            ("OLDPWD", "/srv/farcall"),
+            ("DATABASE_PWD", "hunter2"),
+        ];
+        let variables =
+            variables.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let secrets = Secrets::of(variables.into_iter());
+        assert_eq!(secrets.known, ["hunter2"]);
+        let line = "tokens = \"/etc/farcall/tokens\"";
+        assert_eq!(secrets.removed_from(line), line);
     }
 }

@@ -31,7 +31,8 @@ pub(crate) struct Arguments {
     /// Use this reservation, which `farcall reservation make` has made
     #[arg(long, value_name = "ID")]
     reservation: Option<ReservationName>,
-    /// Hours for which the server keeps the results [default: the retention of the server]
+    /// Hours for which the server keeps the results, at most as many as its operator allows (720 by
+    /// default) [default: the retention of the server]
     #[arg(long, alias = "keep", value_name = "HOURS", value_parser = hours)]
     retention: Option<Duration>,
     #[command(flatten)]

@@ -17,7 +17,7 @@ pub(super) fn end(engine: &mut Engine, now: Nanos) {
     } else if now >= since + limit && !engine.cx.draining {
         tracing::info!(
             "nobody has used the server for {} s: it ends",
-            limit / 1_000_000_000
+            limit as f64 / 1e9
         );
         engine.drain();
     }

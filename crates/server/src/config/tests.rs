@@ -50,13 +50,44 @@ fn unknown_names_are_errors() {
     // Those of GridRPC clients can be in the same file.
     assert!(Config::parse("[client]\nserver = \"node7\"").is_ok());
     let error = Config::parse("[queue]\npolicy = \"lifo\"").unwrap_err();
-    assert!(error.to_string().contains("fmpfs"), "{error}");
+    assert!(error.contains("fmpfs"), "{error}");
+}
+
+#[test]
+fn a_mistake_is_told_with_its_line_and_what_can_be_there() {
+    for (text, told) in [
+        (
+            "# limits\n[limits]\n  objects = -1 # none",
+            "line 3, `objects = -1 # none`: invalid value: integer `-1`, expected a whole number \
+             of 0 or more",
+        ),
+        (
+            "listen = \"127.0.0.1:0\"",
+            "line 1, `listen = \"127.0.0.1:0\"`: invalid type: string \"127.0.0.1:0\", expected a \
+             list, such as [\"one\", \"two\"]",
+        ),
+        (
+            "metrics = \"localhost:9717\"",
+            "line 1, `metrics = \"localhost:9717\"`: expected an IP address and a port, such as \
+             127.0.0.1:3717",
+        ),
+        (
+            "[data]\npeers = [\"10.1.2.3\"]",
+            "line 2, `peers = [\"10.1.2.3\"]`: expected a network, such as 10.1.0.0/16, or \
+             10.1.2.3/32 for one host",
+        ),
+    ] {
+        assert_eq!(Config::parse(text).unwrap_err(), told);
+    }
+    let error = Config::parse("[workers]\n\ncuont = 1").unwrap_err();
+    let begin = "line 3, `cuont = 1`: unknown field `cuont`, expected one of `count`, ";
+    assert!(error.starts_with(begin) && !error.contains('\n'), "{error}");
 }
 
 #[test]
 fn lengths_of_time_are_not_negative_and_results_are_kept() {
     let read = |section: &str, name: &str, value: &str| {
-        Config::parse(&format!("[{section}]\n{name} = {value}")).map_err(|e| e.to_string())
+        Config::parse(&format!("[{section}]\n{name} = {value}"))
     };
     for (section, name) in [
         ("limits", "idle_s"),
@@ -110,7 +141,7 @@ fn values_that_make_no_sense_are_refused() {
         ("workers", "environment = [\"A=B\"]", "workers.environment"),
     ] {
         let error = Config::parse(&format!("[{section}]\n{setting}")).unwrap_err();
-        assert!(error.to_string().contains(says), "{setting}: {error}");
+        assert!(error.contains(says), "{setting}: {error}");
     }
     for (section, setting) in [
         ("limits", "reserve_share = 1"),
@@ -158,7 +189,7 @@ fn bytes_may_have_a_unit() {
         ("\"10ms\"", "`10ms` is not a size"),
         ("true", "expected a number, or a text with a unit"),
     ] {
-        let error = memory(value).unwrap_err().to_string();
+        let error = memory(value).unwrap_err();
         assert!(error.contains(text), "{error}");
     }
 }

@@ -8,6 +8,47 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 /// Bytes that a worker needs. A smaller number without a unit probably means megabytes.
 const LEAST_MEMORY: u64 = 64_000_000;
 
+/// What the reader of the file says, and what an operator can write instead.
+const EXPECTED: [(&str, &str); 9] = [
+    ("expected usize", "expected a whole number of 0 or more"),
+    ("expected u64", "expected a whole number of 0 or more"),
+    (
+        "expected u32",
+        "expected a whole number from 0 to 4294967295",
+    ),
+    (
+        "expected i32",
+        "expected a whole number from -2147483648 to 2147483647",
+    ),
+    ("expected f64", "expected a number without a unit"),
+    ("expected a boolean", "expected true or false"),
+    (
+        "expected a sequence",
+        "expected a list, such as [\"one\", \"two\"]",
+    ),
+    (
+        "invalid socket address syntax",
+        "expected an IP address and a port, such as 127.0.0.1:3717",
+    ),
+    (
+        "invalid IP address syntax",
+        "expected a network, such as 10.1.0.0/16, or 10.1.2.3/32 for one host",
+    ),
+];
+
+/// What is wrong in a file, in one line: where it is, and what can be there.
+pub(super) fn mistake(error: &toml::de::Error, text: &str) -> String {
+    let mut what = error.message().to_string();
+    for (said, meant) in EXPECTED {
+        what = what.replace(said, meant);
+    }
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let Some(before) = before else { return what };
+    let number = before.matches('\n').count();
+    let line = text.lines().nth(number).unwrap_or_default().trim();
+    format!("line {}, `{line}`: {what}", number + 1)
+}
+
 impl Config {
     pub(super) fn check_values(&self) -> Result<(), String> {
         if self.limits.connections == 0 {

@@ -145,8 +145,13 @@ impl Operator {
         if let Some(config) = fresh {
             self.reconfigure(&config, asked != self.asks_for_certificates());
         }
+        if let Err(error) = self.access.reread() {
+            tracing::error!(
+                "tokens: {error}; clients with tokens are refused until the file can be used"
+            );
+        }
         if let Some(Err(error)) = self.logs.audit.as_mut().map(Audit::reopen) {
-            tracing::error!("the audit log was not opened anew: {error}");
+            tracing::error!("{error}");
         }
     }
 

@@ -196,6 +196,25 @@ fn memory_that_the_system_refuses_is_refused_and_ends_no_connection() {
     }
 }
 
+/// The client sends its arrays then, and they count with its calls.
+#[test]
+fn a_user_shares_no_more_memory_than_its_calls_may_have() {
+    let (mut server, _) = server_with(|limits| limits.memory_per_user = 10_000);
+    let names = ["anne", "anne", "bob"];
+    let [first, second, bob] = names.map(|name| Client::connect(&mut server, name).key);
+    let shares = |server: &mut Server, key: ConnectionKey, request, bytes| {
+        let cx = &mut server.engine_mut().cx;
+        segments::share(cx, key, request, bytes);
+        cx.clients[key].segments.contains_key(&request)
+    };
+    assert!(!shares(&mut server, first, 7, 10_001));
+    assert!(shares(&mut server, first, 8, 8192));
+    assert!(!shares(&mut server, second, 7, 4096), "of the same user");
+    assert!(shares(&mut server, bob, 7, 8192));
+    segments::unshare(&mut server.engine_mut().cx, first, 8);
+    assert!(shares(&mut server, second, 8, 4096));
+}
+
 /// After a goodbye alone, a client would make them again.
 #[test]
 fn calls_of_a_client_that_breaks_the_protocol_fail_before_the_goodbye() {
