@@ -72,7 +72,9 @@ def test_a_server_that_is_not_there_and_what_is_missing(tmp_path):
     lines = {line.split()[1]: line for line in ran.stdout.splitlines()}
     assert lines["server"].startswith("!!") and "farcall serve" in lines["server"]
     assert lines["C"].startswith("--") and "no-such-compiler" in lines["C"]
-    assert lines["Python"].startswith("--") and "pip install farcall" in lines["Python"]
+    assert lines["Python"].startswith("--") and "none` cannot be run" in lines["Python"]
+    without = doctor("127.0.0.1:1", FARCALL_PYTHON="/bin/false").stdout
+    assert "`/bin/false -m pip install farcall`" in without
 
 
 def test_a_wrong_address_and_a_file_that_cannot_be_read_are_told(tmp_path):
