@@ -714,6 +714,14 @@ pub(crate) fn describe(array: &Bound<'_, PyUntypedArray>) -> String {
     )
 }
 
+/// The error of NumPy's question for the array of an object that stands for one: what the object
+/// is, and how to get the array.
+pub(crate) fn not_here(name: &str, what: &str, get: &str) -> PyErr {
+    PyTypeError::new_err(format!(
+        "{name} {what}, and is not an array here. Get the array with {get}"
+    ))
+}
+
 pub(crate) fn shape_text(shape: &[u64]) -> String {
     let sizes: Vec<String> = shape.iter().map(u64::to_string).collect();
     match sizes.len() {

@@ -9,7 +9,7 @@ use crate::source::{Receipt, Source};
 use farcall_client::{Argument, ArrayForm, DataName, DataStatus, Error, HandleId, NoName};
 use farcall_idl::{ArrayLayout, Order, Param, Type};
 use numpy::{PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
@@ -377,10 +377,8 @@ impl Data {
         _options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
         let name = self.__repr__();
-        Err(PyTypeError::new_err(format!(
-            "{name} names data at a server, and is not an array here. Get the array with \
-             server.get({name})"
-        )))
+        let get = format!("server.get({name})");
+        Err(array::not_here(&name, "names data at a server", &get))
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {

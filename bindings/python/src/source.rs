@@ -5,7 +5,6 @@
 use crate::array;
 use crate::error;
 use farcall_client::Rows;
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PySlice, PyTuple};
 
@@ -172,10 +171,12 @@ impl Source {
         _options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
         let name = self.__repr__();
-        Err(PyTypeError::new_err(format!(
-            "{name} is an address that servers read, and is not an array here. Get the array with \
-             server.put({name}).get()"
-        )))
+        let get = format!("server.put({name}).get()");
+        Err(array::not_here(
+            &name,
+            "is an address that servers read",
+            &get,
+        ))
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {

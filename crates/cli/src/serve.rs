@@ -274,9 +274,8 @@ pub(crate) fn serve_metrics(
     ask: impl Fn(Answer) + Send + Sync + 'static,
 ) -> Result<(), Failure> {
     let fail = |error| {
-        let text = "name another address with --metrics";
         Failure::failed(format!(
-            "cannot serve metrics at {address}: {error}; {text}"
+            "cannot serve metrics at {address}: {error}; name another address with --metrics"
         ))
     };
     let listener = TcpListener::bind(address).map_err(fail)?;
