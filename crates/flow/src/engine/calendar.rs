@@ -1,8 +1,8 @@
-//! The finish times of the active flows, as a tree of minima over blocks of 64 slots. The engine
+//! The finish times of the active flows, as a tree of minima over blocks of slots. The engine
 //! sets the times. A changed time is only stored; the minima are computed when the next finish time
 //! is asked for, and are then exact.
 
-const BLOCK: usize = 64;
+const BLOCK: usize = 16;
 
 /// Finish times by slot. Setting one only stores it. The calendar computes the minima of the
 /// changed blocks when the next finish time is asked for.

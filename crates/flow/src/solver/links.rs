@@ -187,6 +187,12 @@ impl ListPool {
         &self.entries[list.start..list.start + list.len as usize]
     }
 
+    /// Reads a list that will be needed soon, as [`Runs::fetch`] does.
+    #[inline]
+    pub(super) fn fetch(&self, list: List) {
+        std::hint::black_box(self.entries[list.start]);
+    }
+
     #[inline]
     pub(super) fn push(&mut self, list: &mut List, slot: Slot) {
         if list.class == EMPTY || list.len == 4 << list.class {

@@ -12,7 +12,8 @@
 //!
 //! With a tolerance, a bottleneck whose load differs from its bandwidth by no more than that is
 //! left alone, which stops most changes after a few links. The rates are then max-min fair for
-//! bandwidths that differ from the given ones by at most the tolerance.
+//! bandwidths that differ from the given ones by at most the tolerance. Few visits need a correction
+//! then, so the solver levels a link even if its level turns out to be above that of the next one.
 
 use super::Slot;
 use super::links::{List, ListPool, Paths, Runs};
@@ -36,8 +37,9 @@ struct Load {
     limit: f64,
 }
 
-/// What else is known of a link.
+/// What else is known of a link, in one line of the processor's cache.
 #[derive(Debug, Clone)]
+#[repr(align(64))]
 struct Link {
     bandwidth: f64,
     /// Key of the link in the heap while it is dirty, else infinite.
@@ -144,6 +146,8 @@ pub struct MaxMin {
     demand: Vec<f64>,
     /// Flows whose rate [`Self::apply`] changes, and by how much.
     moved: Vec<(Slot, f64)>,
+    /// Links that [`Self::shift`] may disturb, and by how much the rate of a flow on them changed.
+    suspects: Vec<(LinkId, f64)>,
     changed: Vec<Slot>,
     changed_in: Vec<u32>,
     round: u32,
@@ -169,6 +173,7 @@ impl MaxMin {
             heap: BinaryHeap::new(),
             demand: Vec::new(),
             moved: Vec::new(),
+            suspects: Vec::new(),
             changed: Vec::new(),
             changed_in: Vec::new(),
             round: 0,
@@ -423,6 +428,7 @@ impl MaxMin {
             let next = self
                 .heap
                 .peek()
+                .filter(|_| self.tolerance == 0.0)
                 .map_or(u64::MAX, |Reverse((bits, _))| *bits);
             let expected = link.estimate(load);
             let level = if expected > key && expected.to_bits() > next {
@@ -561,8 +567,8 @@ impl MaxMin {
     }
 
     /// Changes the loads on the paths of the flows that moved to the rate `x` of link `l`, and
-    /// marks the other links that this disturbs. The first loop has no branches, so that its
-    /// memory accesses overlap.
+    /// marks the other links that this disturbs. The loops before the last one have few branches, so
+    /// that their memory accesses overlap.
     #[inline]
     fn shift(&mut self, l: LinkId, x: f64) {
         for &(slot, delta) in &self.moved {
@@ -572,20 +578,25 @@ impl MaxMin {
         }
         for (slot, delta) in self.moved.drain(..) {
             for run in self.runs.get(slot) {
-                for m in run {
-                    let Load { load, limit } = self.loads[m];
-                    if load <= limit || m == l as usize {
-                        continue;
-                    }
-                    let link = &mut self.links[m];
-                    let disturbed = match link.own {
-                        0 => delta > 0.0,
-                        _ => link.is_off(load, self.tolerance) || x > link.level * (1.0 + SAME),
-                    };
-                    if disturbed {
-                        mark(&mut self.heap, link, load, m as LinkId);
-                    }
-                }
+                let loads = self.loads[run.clone()].iter().zip(run);
+                let above = loads.filter(|(load, _)| load.load > load.limit);
+                self.suspects
+                    .extend(above.map(|(_, m)| (m as LinkId, delta)));
+            }
+        }
+        for &(m, _) in &self.suspects {
+            std::hint::black_box(self.links[m as usize].own);
+        }
+        for (m, delta) in self.suspects.drain(..) {
+            let load = self.loads[m as usize].load;
+            let link = &mut self.links[m as usize];
+            let disturbed = match link.own {
+                0 => delta > 0.0,
+                _ => link.is_off(load, self.tolerance) || x > link.level * (1.0 + SAME),
+            };
+            if disturbed && m != l {
+                self.pool.fetch(link.list);
+                mark(&mut self.heap, link, load, m);
             }
         }
     }
