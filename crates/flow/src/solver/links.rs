@@ -196,7 +196,8 @@ impl ListPool {
     #[inline]
     pub(super) fn push(&mut self, list: &mut List, slot: Slot) {
         if list.class == EMPTY || list.len == 4 << list.class {
-            self.enlarge(list);
+            let class = list.class.wrapping_add(1);
+            self.enlarge(list, class);
         }
         self.entries[list.start + list.len as usize] = slot;
         list.len += 1;
@@ -217,10 +218,17 @@ impl ListPool {
         list.len = 0;
     }
 
+    /// Makes space in a list for `entries`, so that its block does not grow entry by entry.
+    pub(super) fn reserve(&mut self, list: &mut List, entries: u32) {
+        let class = entries.div_ceil(4).next_power_of_two().ilog2() as u8;
+        if entries > 0 && (list.class == EMPTY || list.class < class) {
+            self.enlarge(list, class);
+        }
+    }
+
     #[cold]
-    fn enlarge(&mut self, list: &mut List) {
+    fn enlarge(&mut self, list: &mut List, class: u8) {
         let old = *list;
-        let class = if old.class == EMPTY { 0 } else { old.class + 1 };
         if self.free.len() <= class as usize {
             self.free.resize(class as usize + 1, Vec::new());
         }
@@ -258,5 +266,17 @@ mod tests {
         let long: Vec<LinkId> = (0..1000).collect();
         paths.set(7, &long);
         assert_eq!((paths.get(7), paths.get(8)), (&long[..], &[8][..]));
+    }
+
+    #[test]
+    fn a_list_has_space_for_what_was_reserved() {
+        let mut pool = ListPool::default();
+        let (mut a, mut b) = (List::NEW, List::NEW);
+        pool.reserve(&mut a, 9);
+        pool.push(&mut b, 7);
+        (0..9).for_each(|slot| pool.push(&mut a, slot));
+        assert_eq!(pool.get(a), (0..9).collect::<Vec<Slot>>());
+        assert_eq!(pool.get(b), [7]);
+        assert!(pool.free.iter().all(Vec::is_empty), "{:?}", pool.free);
     }
 }

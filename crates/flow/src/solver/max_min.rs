@@ -353,10 +353,11 @@ impl MaxMin {
         self.loads[l as usize].limit = link.limit(self.tolerance);
     }
 
-    /// Takes all flows off the links.
+    /// Takes all flows off the links, and makes space for those that come back.
     fn clear_links(&mut self) {
         for (link, load) in self.links.iter_mut().zip(&mut self.loads) {
             self.pool.clear(&mut link.list);
+            self.pool.reserve(&mut link.list, link.count);
             link.key = f64::INFINITY;
             (link.own, link.pending) = (0, 0);
             *load = link.unloaded(self.tolerance);
