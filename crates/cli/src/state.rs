@@ -209,6 +209,18 @@ fn advice(report: &Report, count: usize, folder: &Path) -> String {
     format!("damaged objects: {count}; {what}")
 }
 
+/// Fails if a copy has damage that the next start of a server does not repair.
+fn fail_if_damaged(report: &Report, folder: &Path) -> Result<(), Failure> {
+    match report.worst() >= Some(Effect::Reported) {
+        true => Err(Failure::failed(advice(
+            report,
+            report.problems.len(),
+            folder,
+        ))),
+        false => Ok(()),
+    }
+}
+
 fn backup(arguments: &Backup) -> Result<(), Failure> {
     match &arguments.place {
         Place::Folder(folder) => {
@@ -216,11 +228,7 @@ fn backup(arguments: &Backup) -> Result<(), Failure> {
             let to = arguments.to.folder()?;
             let report = state::backup(folder, to).map_err(Failure::failed)?;
             print(&arguments.form, &report, to);
-            // The next start of a server repairs everything else.
-            if report.worst() >= Some(Effect::Reported) {
-                let count = report.problems.len();
-                return Err(Failure::failed(advice(&report, count, folder)));
-            }
+            fail_if_damaged(&report, folder)?;
         }
         Place::Store(store) => {
             let to = arguments.to.file()?;
@@ -238,6 +246,7 @@ fn restore(arguments: &Restore) -> Result<(), Failure> {
             refuse_file(from, folder)?;
             let report = state::restore(from, folder).map_err(Failure::failed)?;
             print(&arguments.form, &report, folder);
+            fail_if_damaged(&report, folder)?;
         }
         Place::Store(StoreAddress::Sqlite(path)) => {
             let backup = StoreAddress::Sqlite(arguments.from.file()?.to_owned());

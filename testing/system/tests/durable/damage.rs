@@ -213,7 +213,9 @@ fn damage_is_found_repaired_and_restored_from_a_backup() {
     let (works, said) = state_command(&server, &["backup", "state", "partial"]);
     assert!(!works && said.contains("it is missing"), "{said}");
     let (works, said) = state_command(&server, &["restore", "partial", "again"]);
-    assert!(works, "{said}");
+    assert!(!works && said.contains("it is missing"), "{said}");
+    let (works, said) = state_command(&server, &["check", "again"]);
+    assert!(!works && said.contains("2 durable calls"), "{said}");
     for name in ["calls.a.log", "calls.b.log"] {
         std::fs::write(server.state().join(name), [0; 5000]).unwrap();
     }
