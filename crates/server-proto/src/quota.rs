@@ -4,6 +4,7 @@
 //! in `engine`, stored arrays in `arrays`, durable calls in `durable`.
 
 use core::fmt;
+use farcall_quantity::counted;
 use farcall_rpc_proto::{Failure, FailureKind, User};
 
 /// A limit, and the setting that changes it.
@@ -36,7 +37,7 @@ impl<T: PartialEq + Default> Limit<T> {
 pub(crate) struct Quota {
     count: Limit<usize>,
     bytes: Limit<u64>,
-    /// The things, in the plural.
+    /// One of the things.
     what: &'static str,
     /// What an owner of too many can do; may be empty.
     remedy: &'static str,
@@ -63,7 +64,7 @@ impl Quota {
         Quota {
             count,
             bytes,
-            what: "active calls",
+            what: "active call",
             remedy: "",
         }
     }
@@ -72,7 +73,7 @@ impl Quota {
         Quota {
             count,
             bytes,
-            what: "arrays",
+            what: "array",
             remedy: "; drop some arrays",
         }
     }
@@ -81,7 +82,7 @@ impl Quota {
         Quota {
             count,
             bytes,
-            what: "durable calls",
+            what: "durable call",
             remedy: "; forget some with `farcall cancel --forget`",
         }
     }
@@ -101,7 +102,8 @@ impl Quota {
         let Limit { most, setting } = self.count;
         match most {
             Some(most) if count > most => {
-                let text = format!("{owner} has {most} {}, which is the limit", self.what);
+                let things = counted(most, self.what);
+                let text = format!("{owner} has {things}, which is the limit");
                 Err(self.exceeded(owner, &text, setting))
             }
             _ => Ok(()),
@@ -113,7 +115,7 @@ impl Quota {
         match most {
             Some(most) if bytes > most => {
                 let text = format!(
-                    "the {} of {owner} would take {bytes} bytes, and {most} bytes are allowed",
+                    "the {}s of {owner} would take {bytes} bytes, and {most} bytes are allowed",
                     self.what
                 );
                 Err(self.exceeded(owner, &text, setting))

@@ -104,7 +104,7 @@ fn the_users_of_a_group_make_no_more_calls_than_is_allowed_together() {
     let nap = bob.function("nap").unwrap();
     let refused = nap.call(&mut short()).unwrap_err().to_string();
     assert!(
-        refused.contains("the group physics has 1 active calls"),
+        refused.contains("the group physics has 1 active call,"),
         "{refused}"
     );
     assert!(refused.contains("(groups.physics.calls in"), "{refused}");
