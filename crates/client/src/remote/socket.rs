@@ -19,11 +19,12 @@ use rustix::io::Errno;
 use rustix::net::recv;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 #[cfg(unix)]
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 #[cfg(unix)]
 use unix as system;
 #[cfg(windows)]
@@ -45,8 +46,8 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// Connects, trying every address of the host for at most the time of the options each. With
-    /// `way`, connects to that address instead.
+    /// Connects. The search for the addresses of the host takes at most the time of the options, and
+    /// so does each address. With `way`, connects to that address instead.
     pub(crate) fn connect(
         address: &Address,
         way: Option<SocketAddr>,
@@ -270,7 +271,7 @@ fn connect_tcp(
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     let candidates: Vec<SocketAddr> = match way {
         Some(way) => vec![way],
-        None => (host, port).to_socket_addrs()?.collect(),
+        None => look_up(host, port, timeout, give_up)?,
     };
     for candidate in candidates {
         match system::connect_tcp(&candidate, timeout, give_up) {
@@ -285,6 +286,47 @@ fn connect_tcp(
         }
     }
     Err(last)
+}
+
+/// The addresses of a host.
+fn look_up(
+    host: &str,
+    port: u16,
+    timeout: Duration,
+    give_up: GiveUp<'_>,
+) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(ip, port)]);
+    }
+    let host = host.to_owned();
+    let look = move || Ok((host.as_str(), port).to_socket_addrs()?.collect());
+    in_time(timeout, give_up, look).map_err(|error| match error.kind() {
+        io::ErrorKind::TimedOut => io::Error::new(error.kind(), "no name server answered in time"),
+        _ => error,
+    })
+}
+
+/// Does what can neither be interrupted nor ended. If it takes too long, it goes on in a thread
+/// that nobody waits for.
+fn in_time<T: Send + 'static>(
+    timeout: Duration,
+    give_up: GiveUp<'_>,
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    /// Time between two looks whether somebody wants to give up.
+    const NAP: Duration = Duration::from_millis(100);
+    let (tell, told) = mpsc::channel();
+    // If nobody waits any more, nobody wants the result.
+    std::thread::Builder::new().spawn(move || drop(tell.send(work())))?;
+    let end = Instant::now().checked_add(timeout);
+    loop {
+        let left = end.map_or(NAP, |end| end.saturating_duration_since(Instant::now()));
+        match told.recv_timeout(left.min(NAP)) {
+            Ok(done) => return done,
+            Err(RecvTimeoutError::Timeout) if !left.is_zero() => check_patience(give_up)?,
+            Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
 }
 
 /// Fails if somebody wants to give up.
@@ -374,4 +416,26 @@ fn wait_ready(entries: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Resu
     // A timeout that the clock cannot represent is for ever.
     let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
     Ok(poll(entries, timeout.as_ref())? > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_for_a_host_ends_in_time_and_when_somebody_gives_up() {
+        let slow = || {
+            std::thread::sleep(Duration::from_secs(5));
+            Ok(())
+        };
+        let start = Instant::now();
+        let late = in_time(Duration::from_millis(20), None, slow).unwrap_err();
+        assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+        let ended = in_time(Duration::MAX, Some(&|| true), slow).unwrap_err();
+        assert_eq!(ended.kind(), io::ErrorKind::Interrupted);
+        assert!(start.elapsed() < Duration::from_secs(5));
+        assert_eq!(in_time(Duration::MAX, None, || Ok(1)).unwrap(), 1);
+        let port = |host| look_up(host, 7, Duration::from_secs(60), None).unwrap()[0].port();
+        assert_eq!((port("::1"), port("localhost")), (7, 7));
+    }
 }
