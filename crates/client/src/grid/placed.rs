@@ -267,6 +267,7 @@ impl Call {
                     return Err(error);
                 }
                 self.give_away(&error);
+                self.check_time(&place)?;
                 return Ok(Streamed::Not(Some(error)));
             }
         };
@@ -285,6 +286,7 @@ impl Call {
             Err(error) => match self.course.after(trouble(&error), Some(true)) {
                 Next::Elsewhere => {
                     self.give_away(&error);
+                    self.check_time(&place)?;
                     Ok(Streamed::Not(Some(error)))
                 }
                 Next::End => Err(error),
