@@ -247,6 +247,16 @@ def test_calls_that_read_named_data_go_through_the_metaserver():
     assert placed == [reads] * 2 and at_servers == [(2,)]
 
 
+def test_a_call_that_fails_behind_the_metaserver_takes_no_server_from_the_sweep():
+    lost = farcall.ConnectionError("lost")
+    functions = [(name, Changing([])) for name in ("one", "other")]
+    reads = (1, farcall.data("k"))
+    whole = Changing([], lost, lost)
+    sweep = Sweep(functions, [reads, reads, 2, 3], {}, False, 1, whole=whole)
+    assert sorted(number for number, _ in sweep.as_completed()) == [2, 3]
+    assert sorted(sweep.errors) == [0, 1]
+
+
 class Held(Scripted):
     """A function whose calls end when an event has come."""
 

@@ -1,11 +1,16 @@
 //! Files of results, which replace older ones only when they are whole. A full disk or an interrupt
 //! leaves the older file as it was. What cannot be replaced, such as a device, is written in place.
 
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
+
+/// How the names of new files begin before they replace others.
+const PREFIX: &str = ".farcall-";
 
 /// Writes a file; `fill` writes what is in it.
 pub(crate) fn file(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
@@ -16,29 +21,41 @@ pub(crate) fn file(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) 
 
 /// A file that is written until `finish`. One that is given up before leaves the older file.
 pub(crate) enum Draft {
-    /// It will replace the file at this place.
+    /// It will replace the file at this place. It has no name before, and is gone if the command is
+    /// killed: it can have gigabytes.
+    Nameless(File, PathBuf),
+    /// The same with a name, where the file system has no files without one.
     Beside(NamedTempFile, PathBuf),
     InPlace(File),
 }
 
 impl Draft {
     pub(crate) fn create(path: &Path) -> io::Result<Draft> {
-        Ok(match draft(path)? {
-            Some((draft, place)) => Draft::Beside(draft, place),
-            None => Draft::InPlace(File::create(path)?),
-        })
+        match draft(path)? {
+            Some(draft) => Ok(draft),
+            None => Ok(Draft::InPlace(File::create(path)?)),
+        }
     }
 
     fn out(&mut self) -> &mut File {
         match self {
+            Draft::Nameless(file, _) | Draft::InPlace(file) => file,
             Draft::Beside(draft, _) => draft.as_file_mut(),
-            Draft::InPlace(file) => file,
         }
     }
 
     pub(crate) fn finish(self) -> io::Result<()> {
-        if let Draft::Beside(draft, place) = self {
-            draft.persist(place).map_err(|error| error.error)?;
+        match self {
+            Draft::Nameless(file, place) => {
+                let mut named = tempfile::Builder::new();
+                let named = named.prefix(PREFIX);
+                let named = named.make_in(folder_of(&place), |name| give_name(&file, name))?;
+                named.persist(place).map_err(|error| error.error)?;
+            }
+            Draft::Beside(draft, place) => {
+                draft.persist(place).map_err(|error| error.error)?;
+            }
+            Draft::InPlace(_) => {}
         }
         Ok(())
     }
@@ -54,9 +71,8 @@ impl Write for Draft {
     }
 }
 
-/// A new file beside the one that it will replace, and the place of that one; none if the file has
-/// to be written in place.
-fn draft(path: &Path) -> io::Result<Option<(NamedTempFile, PathBuf)>> {
+/// A new file that will replace another one; none if that file has to be written in place.
+fn draft(path: &Path) -> io::Result<Option<Draft>> {
     // A name such as /dev/stdout can lead to a regular file that somebody has open.
     if path.starts_with("/dev") || path.starts_with("/proc") {
         return Ok(None);
@@ -77,26 +93,61 @@ fn draft(path: &Path) -> io::Result<Option<(NamedTempFile, PathBuf)>> {
         }
         Err(_) => return Ok(None),
     };
-    let folder = place.parent().filter(|folder| *folder != Path::new(""));
-    let mut new = tempfile::Builder::new();
-    new.prefix(".farcall-");
-    if old.is_none() {
-        // Less the mask of the process, as for every new file.
-        new.permissions(Permissions::from_mode(0o666));
-    }
-    let Ok(draft) = new.tempfile_in(folder.unwrap_or(Path::new("."))) else {
+    let Some(mut draft) = beside(place, old.is_none()) else {
         return Ok(None);
     };
     if let Some(old) = old {
-        let made = draft.as_file().metadata()?;
+        let made = draft.out().metadata()?;
         // With another group, those who may read the file would be others. And what is on another
         // file system than its folder, such as the one file that a container is given, stays there.
         if (made.gid(), made.dev()) != (old.gid(), old.dev()) {
             return Ok(None);
         }
-        draft.as_file().set_permissions(old.permissions())?;
+        draft.out().set_permissions(old.permissions())?;
     }
-    Ok(Some((draft, place)))
+    Ok(Some(draft))
+}
+
+/// A new file in the folder of this place; none if there can be none. The mask of the process holds
+/// for the permissions of one that is new at its place, as for every new file.
+fn beside(place: PathBuf, is_new: bool) -> Option<Draft> {
+    let folder = folder_of(&place);
+    if let Some(file) = nameless(folder, is_new) {
+        return Some(Draft::Nameless(file, place));
+    }
+    let mut new = tempfile::Builder::new();
+    new.prefix(PREFIX);
+    if is_new {
+        new.permissions(Permissions::from_mode(0o666));
+    }
+    let draft = new.tempfile_in(folder).ok()?;
+    Some(Draft::Beside(draft, place))
+}
+
+/// A file without a name; none if the file system has no such files, or if it could not get a name.
+fn nameless(folder: &Path, is_new: bool) -> Option<File> {
+    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+    let mode = match is_new {
+        true => Mode::from_raw_mode(0o666),
+        false => Mode::from_raw_mode(0o600),
+    };
+    let file = File::from(open(folder, flags, mode).ok()?);
+    fs::metadata(by_number(&file)).is_ok().then_some(file)
+}
+
+fn give_name(file: &File, name: &Path) -> io::Result<()> {
+    let link = AtFlags::SYMLINK_FOLLOW;
+    Ok(linkat(CWD, by_number(file), CWD, name, link)?)
+}
+
+/// A name of an open file, by way of its number.
+fn by_number(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+fn folder_of(place: &Path) -> &Path {
+    let folder = place.parent().filter(|folder| *folder != Path::new(""));
+    folder.unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]
@@ -129,6 +180,10 @@ mod tests {
         fs::write(&path, "older").unwrap();
         let mut draft = Draft::create(&path).unwrap();
         draft.write_all(b"new").unwrap();
+        if matches!(draft, Draft::Nameless(..)) {
+            let names = fs::read_dir(folder.path()).unwrap().count();
+            assert_eq!(names, 1, "a command that is killed would leave it");
+        }
         drop(draft);
         assert_eq!(fs::read(&path).unwrap(), b"older");
         let mut draft = Draft::create(&path).unwrap();

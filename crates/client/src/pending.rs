@@ -326,20 +326,33 @@ impl Pending {
 pub fn wait_any(calls: &[&Pending], deadline: Option<Instant>) -> Result<bool, Error> {
     calls.iter().try_for_each(|call| call.check_wait())?;
     loop {
-        let attempts: Vec<Arc<Attempt>> = calls.iter().map(|call| call.current()).collect();
-        let requests: Vec<&Request> = attempts.iter().map(|attempt| &attempt.request).collect();
+        let mut attempts: Vec<(&Pending, Arc<Attempt>)> = Vec::with_capacity(calls.len());
+        for call in calls {
+            attempts.extend(settled_by(call, deadline)?.map(|attempt| (*call, attempt)));
+        }
+        let requests = attempts.iter().map(|(_, attempt)| &attempt.request);
+        let requests: Vec<&Request> = requests.collect();
         if !remote::wait_for_any(&requests, deadline)? {
             return Ok(false);
         }
-        let pairs = calls.iter().zip(&attempts);
-        let ended = pairs.filter(|(_, attempt)| attempt.request.has_ended());
-        // Every call that can continue elsewhere does so.
-        if ended
-            .filter(|(call, attempt)| !call.goes_on(attempt))
-            .count()
-            > 0
-        {
+        let mut is_over = false;
+        for (call, attempt) in &attempts {
+            // Another thread that has waited for it may move it now.
+            if attempt.request.has_ended() && settled_by(call, deadline)?.is_some() {
+                // Every call that can continue elsewhere does so.
+                is_over |= !call.goes_on(attempt);
+            }
+        }
+        if is_over {
             return Ok(true);
         }
+    }
+}
+
+/// The current attempt of a call; `None` if another thread still moves the call at the deadline.
+fn settled_by(call: &Pending, deadline: Option<Instant>) -> Result<Option<Arc<Attempt>>, Error> {
+    match call.current_by(deadline, Duration::ZERO) {
+        Err(Error::Timeout { .. }) => Ok(None),
+        attempt => attempt.map(Some),
     }
 }

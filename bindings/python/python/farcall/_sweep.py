@@ -579,7 +579,10 @@ class Sweep:
     ) -> None:
         """A call has failed. If its server is lost, another one makes it, if that is safe."""
         begun = getattr(error, "_begun", None)
-        if begun is None and not isinstance(error, ConnectionError):
+        # A call that the metaserver places has tried other servers itself, and says nothing of this
+        # one.
+        is_placed = self._caller(function, entries) is not function
+        if is_placed or (begun is None and not isinstance(error, ConnectionError)):
             self._settle_all(entries, error)
             return
         # An array that the call reads and overwrites is no longer what it was.

@@ -80,6 +80,7 @@ impl Function {
         loop {
             let place = match self.grid().choose(course.wanted()) {
                 Ok(place) => place,
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
                 Err(error) => return Err(before.unwrap_or(error)),
             };
             course.goes_to(place.clone());

@@ -124,24 +124,35 @@ impl Grid {
 
     /// The array of a source, at servers that have read it; nothing if nobody knows any. Each of
     /// these servers asks the source whether it has changed.
-    pub(crate) fn find_source(&self, source: &Source, form: &ArrayForm) -> Option<Found> {
+    ///
+    /// # Errors
+    /// [`Options::on_interrupt`](crate::Options::on_interrupt) asked to give up.
+    pub(crate) fn find_source(
+        &self,
+        source: &Source,
+        form: &ArrayForm,
+    ) -> Result<Option<Found>, Error> {
         let name = DataName {
             name: source_name(&source.address, form, &source.options),
             owner: None,
         };
-        self.ask_data(&name, None).ok()?;
-        self.known_data(&name).into_iter().next()
+        first_known(self, &name)
     }
 
     /// The file of the data folder that a source is, at the servers that have it; nothing for other
     /// sources, and if nobody knows any.
-    pub(crate) fn find_file(&self, source: &Source) -> Option<Found> {
+    ///
+    /// # Errors
+    /// [`Options::on_interrupt`](crate::Options::on_interrupt) asked to give up.
+    pub(crate) fn find_file(&self, source: &Source) -> Result<Option<Found>, Error> {
+        let Some(path) = source.address.strip_prefix("folder:") else {
+            return Ok(None);
+        };
         let name = DataName {
-            name: source.address.strip_prefix("folder:")?.to_string(),
+            name: path.to_string(),
             owner: Some(String::new()),
         };
-        self.ask_data(&name, None).ok()?;
-        self.known_data(&name).into_iter().next()
+        first_known(self, &name)
     }
 
     /// Brings a file of the data folder, or the part of it that a source names, to a server that
@@ -413,6 +424,15 @@ impl Grid {
                 None => return Ok(all),
             }
         }
+    }
+}
+
+/// The first data with this name, at the servers that hold them; nothing if nobody knows any.
+fn first_known(grid: &Grid, name: &DataName) -> Result<Option<Found>, Error> {
+    match grid.ask_data(name, None) {
+        Err(Error::Interrupted) => Err(Error::Interrupted),
+        Err(_) => Ok(None),
+        Ok(_) => Ok(grid.known_data(name).into_iter().next()),
     }
 }
 

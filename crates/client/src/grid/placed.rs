@@ -98,7 +98,7 @@ fn hold(argument: &mut Argument<'_>, function: &Function) -> Result<HeldArgument
             Err(Error::failed(FailureKind::BadArgument, text))
         }
         Argument::Source(source) => {
-            let file = function.grid().find_file(source);
+            let file = function.grid().find_file(source)?;
             let source = source.clone();
             Ok(HeldArgument::Source(SourceArgument { source, file }, None))
         }
@@ -133,22 +133,24 @@ impl Call {
         let held = arguments.iter_mut().map(|one| hold(one, function));
         let held: Vec<HeldArgument> = held.collect::<Result<_, _>>()?;
         let interface = &function.description().interface;
-        let needs = held
-            .iter()
-            .enumerate()
-            .filter_map(|(index, held)| match held {
-                HeldArgument::Data(found) => Some(found.need()),
-                HeldArgument::Source(SourceArgument { source, file }, _) => {
-                    let param = interface.params.get(index);
-                    param.filter(|param| param.mode == Mode::In)?;
+        let mut needs: Vec<Need> = Vec::new();
+        for (index, held) in held.iter().enumerate() {
+            match held {
+                HeldArgument::Data(found) => needs.push(found.need()),
+                HeldArgument::Source(SourceArgument { source, file }, _)
+                    if interface
+                        .params
+                        .get(index)
+                        .is_some_and(|param| param.mode == Mode::In) =>
+                {
                     let form = wanted_form(interface, index);
-                    let read = function.grid().find_source(source, &form);
+                    let read = function.grid().find_source(source, &form)?;
                     let file = || Some(file.as_ref()?.need_of(source.options.rows));
-                    read.map(|found| found.need()).or_else(file)
+                    needs.extend(read.map(|found| found.need()).or_else(file));
                 }
-                HeldArgument::Plain(_) => None,
-            });
-        let needs: Vec<Need> = needs.collect();
+                HeldArgument::Source(..) | HeldArgument::Plain(_) => {}
+            }
+        }
         let wanted = Choose {
             data: (!needs.is_empty()).then_some(needs),
             ..wanted
@@ -219,10 +221,14 @@ impl Call {
         })
     }
 
-    /// A server that has not answered at once, when no other one takes the call.
-    fn slow(&mut self) -> Option<ChosenServer> {
+    /// A server that has not answered at once, when no other one takes the call because of `error`.
+    fn another(&mut self, error: Error) -> Result<ChosenServer, Error> {
+        if matches!(error, Error::Interrupted) {
+            // The caller gives up.
+            return Err(error);
+        }
         self.is_patient = true;
-        self.slow.pop()
+        self.slow.pop().ok_or(error)
     }
 
     /// Begins the call at the server chosen for it. `before` is the error of an earlier server.
@@ -261,6 +267,7 @@ impl Call {
                     return Err(error);
                 }
                 self.give_away(&error);
+                self.check_time(&place)?;
                 return Ok(Streamed::Not(Some(error)));
             }
         };
@@ -279,6 +286,7 @@ impl Call {
             Err(error) => match self.course.after(trouble(&error), Some(true)) {
                 Next::Elsewhere => {
                     self.give_away(&error);
+                    self.check_time(&place)?;
                     Ok(Streamed::Not(Some(error)))
                 }
                 Next::End => Err(error),
@@ -398,7 +406,7 @@ impl Call {
         loop {
             let chosen = self.course.place().cloned().map(Ok);
             let chosen = chosen.unwrap_or_else(|| self.choose());
-            let place = match chosen.or_else(|error| self.slow().ok_or(error)) {
+            let place = match chosen.or_else(|error| self.another(error)) {
                 Ok(place) => place,
                 Err(error) => return Err(self.exhausted(error, before)),
             };

@@ -249,6 +249,7 @@ pub(crate) fn connection_within(
     }
     let start = Instant::now();
     let mut options = hurried(again(&server.0), &server.0.at, patience);
+    let whole = options.connect_timeout;
     let _opening = turn_to_open(server, &options)?;
     if let Some(connection) = server.live_connection() {
         return Ok(connection);
@@ -257,7 +258,14 @@ pub(crate) fn connection_within(
         // Another thread may have tried in vain meanwhile.
         options.connect_timeout = options.connect_timeout.saturating_sub(start.elapsed());
     }
-    let opened = open_any(&server.0.at, &options)?;
+    let opened = open_any(&server.0.at, &options).map_err(|error| match error {
+        // The caller has waited for its turn, too.
+        Error::Timeout { address, .. } => Error::Timeout {
+            address,
+            after: whole,
+        },
+        other => other,
+    })?;
     *lock(&server.0.connection) = opened.clone();
     Ok(opened)
 }

@@ -194,6 +194,7 @@ fn a_wait_ends_in_time_while_another_thread_moves_the_call() {
         let begin = Instant::now();
         let waited = call.wait_timeout(SHORT);
         assert!(matches!(waited, Err(Error::Timeout { .. })), "{waited:?}");
+        assert!(!wait_any(&[&call], soon()).unwrap());
         assert!(begin.elapsed() < 40 * SHORT);
         moved.join().unwrap().unwrap();
     });
