@@ -12,6 +12,7 @@ use crate::process::Process;
 use crate::ring::{Consumer, Producer, Record};
 use crate::segment::Segment;
 use farcall_channel_proto::saved::Arrays;
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -56,7 +57,7 @@ pub struct Channel {
     /// The channel for the collective operations.
     pub(crate) twin: Option<Box<Channel>>,
     /// The memory for the state of this process.
-    state: Option<Arc<OwnedFd>>,
+    state: Option<Arc<File>>,
     /// The steps of the program, if it has registered its state.
     pub(crate) steps: Option<Arrays>,
 }
@@ -111,7 +112,7 @@ impl Channel {
         let twin = usize::from(segment.shape().channels);
         let bell = bell.map(Arc::new);
         let mut channel = Channel::new(segment.clone(), bell.clone(), rank, 0)?;
-        let state = segment.state().map(|state| state.try_clone_to_owned());
+        let state = segment.state().map(File::try_clone);
         channel.state = state.transpose()?.map(Arc::new);
         channel.twin = Some(Box::new(Channel::new(segment, bell, rank, twin)?));
         Ok(channel)
@@ -201,7 +202,7 @@ impl Channel {
         element.said.say_polls(polls);
     }
 
-    pub(crate) fn state_memory(&self) -> std::io::Result<Arc<OwnedFd>> {
+    pub(crate) fn state_memory(&self) -> std::io::Result<Arc<File>> {
         let missing = || {
             std::io::Error::other("the gang daemon is of an earlier version, without checkpoints")
         };

@@ -13,6 +13,7 @@ use farcall_gang_proto::Place;
 use farcall_gang_proto::rest::Phase;
 use rustix::fs::{fstat, ftruncate};
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
 /// The memory for the state of each process has this many bytes, as a power of two. Only pages that
@@ -98,18 +99,8 @@ impl Segment {
     /// # Errors
     /// The memory cannot be read, or ends before.
     pub fn read_state(&self, rank: u16, offset: u64, target: &mut [u8]) -> io::Result<()> {
-        let mut done = 0;
-        while done < target.len() {
-            let at = self.region(rank, offset + done as u64)?;
-            let state = self.state().ok_or(io::ErrorKind::Unsupported)?;
-            match rustix::io::pread(state, &mut target[done..], at) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => done += count,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(())
+        let state = self.state().ok_or(io::ErrorKind::Unsupported)?;
+        state.read_exact_at(target, self.region(rank, offset)?)
     }
 
     /// Writes a part of the state with which a process begins.
@@ -118,7 +109,7 @@ impl Segment {
     /// There is not enough memory.
     pub fn write_state(&self, rank: u16, offset: u64, source: &[u8]) -> io::Result<()> {
         let state = self.state().ok_or(io::ErrorKind::Unsupported)?;
-        write_all(state, self.region(rank, offset)?, source)
+        state.write_all_at(source, self.region(rank, offset)?)
     }
 
     /// Says how many bytes the state has with which a process begins.
@@ -341,26 +332,6 @@ fn number_of(
 /// The offset at which the state of a process begins, by its place on the node.
 pub(crate) fn start_of(place: usize) -> u64 {
     (place as u64) << REGION
-}
-
-/// Writes all bytes at an offset.
-pub(crate) fn write_all(
-    file: impl std::os::fd::AsFd,
-    mut at: u64,
-    mut source: &[u8],
-) -> io::Result<()> {
-    while !source.is_empty() {
-        match rustix::io::pwrite(&file, source, at) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(count) => {
-                at += count as u64;
-                source = &source[count..];
-            }
-            Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

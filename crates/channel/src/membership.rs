@@ -4,6 +4,7 @@
 use crate::error::ChannelError;
 use crate::process::Process;
 use crate::segment::Segment;
+use std::fs::File;
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::AtomicU16;
@@ -19,7 +20,7 @@ pub(crate) struct Membership {
     pub(crate) bell: Arc<OwnedFd>,
     pub(crate) rank: u16,
     /// None with a daemon of an earlier version.
-    pub(crate) state: Option<Arc<OwnedFd>>,
+    pub(crate) state: Option<Arc<File>>,
     /// The open channels, one bit each. A channel opens once, because a ring has one reader and one
     /// writer.
     pub(crate) open: AtomicU16,
@@ -82,7 +83,7 @@ impl Membership {
         let bell = unsafe { OwnedFd::from_raw_fd(RawFd::from(bell)) };
         rustix::io::fcntl_setfd(&bell, flags).map_err(closed)?;
         // SAFETY: as for the bell.
-        let state = state.map(|state| unsafe { OwnedFd::from_raw_fd(RawFd::from(state)) });
+        let state = state.map(|state| unsafe { File::from_raw_fd(RawFd::from(state)) });
         if let Some(state) = &state {
             rustix::io::fcntl_setfd(state, flags).map_err(closed)?;
         }

@@ -10,6 +10,7 @@ use crate::ring::{Consumer, Control, Producer};
 use farcall_memory::{Mapping, sealed_memory};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, memfd_create};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -241,7 +242,7 @@ pub struct Segment {
     pub(crate) layout: Layout,
     fd: Option<OwnedFd>,
     bell: Option<OwnedFd>,
-    state: Option<OwnedFd>,
+    state: Option<File>,
 }
 
 impl Segment {
@@ -257,7 +258,7 @@ impl Segment {
             layout,
             fd: Some(fd),
             bell: Some(bell),
-            state: Some(state),
+            state: Some(File::from(state)),
         };
         segment.write_header();
         Ok(segment)
@@ -298,8 +299,8 @@ impl Segment {
 
     /// The memory into which its processes write their state, in the process that created the
     /// segment. Its size is not sealed, so nobody maps it.
-    pub fn state(&self) -> Option<BorrowedFd<'_>> {
-        self.state.as_ref().map(AsFd::as_fd)
+    pub fn state(&self) -> Option<&File> {
+        self.state.as_ref()
     }
 
     /// The shape for which the segment was created.

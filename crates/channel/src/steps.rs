@@ -7,14 +7,17 @@
 //! wait for each other, so that none has left before the state of all can no longer be taken.
 
 use crate::channel::Channel;
-use crate::checkpoint::{Command, REGION, start_of, write_all};
+use crate::checkpoint::{Command, REGION, start_of};
 use crate::error::ChannelError;
 use crate::ring::indices;
 use crate::segment::Standing;
 use farcall_channel_proto::saved::{ARRAYS_HEADER, Arrays, MAX_ARRAYS, SavedError};
 use farcall_gang_proto::rest::Phase;
 use rustix::fs::{FallocateFlags, fallocate};
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -303,12 +306,12 @@ impl Channel {
         let bytes = bytes.ok_or(io::ErrorKind::FileTooLarge)?;
         let mut at = start_of(self.place());
         let mut lengths = steps.lengths.iter();
-        let mut result = write_all(&*state, at, &head);
+        let mut result = state.write_all_at(&head, at);
         at += head.len() as u64;
         arrays(&mut |array| {
             if result.is_ok() {
                 result = match lengths.next() {
-                    Some(length) if *length == array.len() as u64 => write_all(&*state, at, array),
+                    Some(length) if *length == array.len() as u64 => state.write_all_at(array, at),
                     _ => Err(io::ErrorKind::InvalidData.into()),
                 };
                 at += array.len() as u64;
@@ -376,25 +379,20 @@ fn set_phase(standing: &Standing, phase: Phase) {
 /// Reads the arrays with which a process begins, one after the other.
 #[doc(hidden)]
 pub struct Reader {
-    state: std::sync::Arc<std::os::fd::OwnedFd>,
+    state: Arc<File>,
     at: u64,
 }
 
 impl Reader {
     /// Fills the next array.
-    pub fn read(&mut self, mut target: &mut [u8]) -> Result<(), ChannelError> {
+    pub fn read(&mut self, target: &mut [u8]) -> Result<(), ChannelError> {
         const CUT: SavedError = SavedError("its arrays are cut off");
-        while !target.is_empty() {
-            match rustix::io::pread(&*self.state, &mut *target, self.at) {
-                Ok(0) => return Err(CUT.into()),
-                Ok(count) => {
-                    self.at += count as u64;
-                    target = &mut target[count..];
-                }
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(io::Error::from(error).into()),
-            }
-        }
+        let read = self.state.read_exact_at(target, self.at);
+        read.map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => ChannelError::from(CUT),
+            _ => ChannelError::from(error),
+        })?;
+        self.at += target.len() as u64;
         Ok(())
     }
 }

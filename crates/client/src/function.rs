@@ -16,6 +16,7 @@ use crate::pending::Pending;
 use crate::remote::{self, DurableCall};
 use crate::reservation::{Reservation, ReservationName, ReservationSpec};
 use crate::server::{Backend, Server};
+use crate::terms::Terms;
 use crate::trace::{self, CallSpan};
 use farcall_idl::{Interface, Scalar};
 use farcall_rpc_proto::{FailureKind, TraceContext};
@@ -39,6 +40,15 @@ enum Target {
     One(remote::Function),
     /// To one of many, each to another.
     Many(grid::Function),
+}
+
+impl Target {
+    fn terms(&mut self) -> &mut Terms {
+        match self {
+            Target::One(function) => &mut function.terms,
+            Target::Many(function) => &mut function.terms,
+        }
+    }
 }
 
 impl Server {
@@ -126,25 +136,23 @@ impl Function {
     /// The same function with its own output. What the library prints during its calls goes to
     /// `output`; with `None` it goes to the server's log.
     pub fn with_output(&self, output: Option<Output>) -> Function {
-        self.with(match self.target.clone() {
-            Target::One(function) => Target::One(function.with_output(output)),
-            Target::Many(function) => Target::Many(function.with_output(output)),
-        })
+        self.with(|terms| terms.output = output)
     }
 
-    fn with(&self, target: Target) -> Function {
-        Function {
-            server: self.server.clone(),
-            target,
-            trace: self.trace,
-        }
+    /// The same function on other terms.
+    fn with(&self, set: impl FnOnce(&mut Terms)) -> Function {
+        let mut function = self.clone();
+        set(function.target.terms());
+        function
     }
 
     /// The same function, whose calls belong to the trace of this span. With `None`, they belong to
     /// the one in the environment variable `TRACEPARENT`, if there is one.
     pub fn with_trace(&self, trace: Option<TraceContext>) -> Function {
-        let function = self.with(self.target.clone());
-        Function { trace, ..function }
+        Function {
+            trace,
+            ..self.clone()
+        }
     }
 
     /// The span that causes calls of the function.
@@ -155,19 +163,20 @@ impl Function {
     /// Begins the span of a call, and returns where the call goes.
     fn spanned(&self, what: &str) -> Option<(CallSpan, Target)> {
         let span = CallSpan::begin(self.cause(), what, self.qualified_name())?;
-        let trace = Some(span.context());
-        let target = match self.target.clone() {
-            Target::One(function) => Target::One(function.with_trace(trace)),
-            Target::Many(function) => Target::Many(function.with_trace(trace)),
-        };
+        let mut target = self.target.clone();
+        target.terms().trace = Some(span.context());
         Some((span, target))
     }
 
     /// Where the printed text of the function goes.
     pub fn output(&self) -> Option<&Output> {
+        self.terms().output.as_ref()
+    }
+
+    fn terms(&self) -> &Terms {
         match &self.target {
-            Target::One(function) => function.output(),
-            Target::Many(function) => function.output(),
+            Target::One(function) => &function.terms,
+            Target::Many(function) => &function.terms,
         }
     }
 
@@ -177,18 +186,12 @@ impl Function {
     /// all others.
     pub fn with_reservation<N: Into<ReservationName>>(&self, reservation: Option<N>) -> Function {
         let name = reservation.map(Into::into);
-        self.with(match self.target.clone() {
-            Target::One(function) => Target::One(function.with_reservation(name)),
-            Target::Many(function) => Target::Many(function.with_reservation(name)),
-        })
+        self.with(|terms| terms.reservation = name)
     }
 
     /// The reservation that the function's calls use.
     pub fn reservation(&self) -> Option<&ReservationName> {
-        match &self.target {
-            Target::One(function) => function.reservation(),
-            Target::Many(function) => function.reservation(),
-        }
+        self.terms().reservation.as_ref()
     }
 
     /// The same function with a deadline: its calls must end within this time from the moment at
@@ -197,18 +200,12 @@ impl Function {
     /// Behind a metaserver, the servers are asked in turn. Durable calls and methods of objects
     /// have no deadlines.
     pub fn with_deadline(&self, before: Option<Duration>) -> Function {
-        self.with(match self.target.clone() {
-            Target::One(function) => Target::One(function.with_deadline(before)),
-            Target::Many(function) => Target::Many(function.with_deadline(before)),
-        })
+        self.with(|terms| terms.before = before)
     }
 
     /// The time within which the function's calls must end.
     pub fn deadline(&self) -> Option<Duration> {
-        match &self.target {
-            Target::One(function) => function.deadline(),
-            Target::Many(function) => function.deadline(),
-        }
+        self.terms().before
     }
 
     /// Reserves processor elements for calls of the function, as [`Server::reserve`] does. Behind a

@@ -73,6 +73,7 @@ mod progress;
 mod remote;
 mod reservation;
 mod server;
+mod terms;
 mod trace;
 mod transaction;
 

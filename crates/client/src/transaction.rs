@@ -330,8 +330,9 @@ impl Transaction {
 impl Recorded {
     /// The function at a server. With another interface, it would mistake the arguments.
     fn at(&self, server: &remote::Server) -> Result<remote::Function, Error> {
-        let function = remote::same_function(server, (&self.qualified, &self.text))?;
-        Ok(function.with_output(self.output.clone()))
+        let mut function = remote::same_function(server, (&self.qualified, &self.text))?;
+        function.terms.output = self.output.clone();
+        Ok(function)
     }
 }
 

@@ -14,7 +14,7 @@ use farcall_gang_proto::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -139,7 +139,11 @@ impl LocalJob {
         let all: BTreeSet<u16> = self.ranks.iter().filter_map(|rank| of(*rank)).collect();
         let mut keep = Vec::new();
         if let Some(segment) = &self.segment {
-            let fds = [segment.fd(), segment.bell(), segment.state()];
+            let fds = [
+                segment.fd(),
+                segment.bell(),
+                segment.state().map(AsFd::as_fd),
+            ];
             for fd in fds.into_iter().flatten() {
                 let copy = fd.try_clone_to_owned();
                 let copy = copy.map_err(|error| format!("cannot copy a descriptor: {error}"))?;

@@ -9,7 +9,6 @@ mod library;
 
 use library::{Asked, Info, Library};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::{FromRawFd, RawFd};
@@ -306,7 +305,7 @@ impl Connection {
         let ends: &[&[u8]] = &[&[]];
         for (part, bytes) in bytes.chunks(PART).chain(ends.iter().copied()).enumerate() {
             let key = key(place.node, part);
-            let put = self.ask(&format!("cmd=put {key} value=+{}\n", hex(bytes)))?;
+            let put = self.ask(&format!("cmd=put {key} value=+{}\n", hex::encode(bytes)))?;
             if !put.contains("rc=0") {
                 return Err(io::Error::other(put));
             }
@@ -320,7 +319,7 @@ impl Connection {
             for part in 0.. {
                 let found = self.ask(&format!("cmd=get {}\n", key(node, part)))?;
                 let value = found.split_once("value=+").map(|(_, value)| value);
-                let bytes = value.and_then(unhex);
+                let bytes = value.and_then(|value| hex::decode(value).ok());
                 match bytes.ok_or_else(|| io::Error::other(found))? {
                     bytes if bytes.is_empty() => break,
                     bytes => all.extend(bytes),
@@ -329,21 +328,6 @@ impl Connection {
         }
         Ok(all)
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for byte in bytes {
-        // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let pairs = text.as_bytes().chunks(2);
-    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    pairs.map(byte).collect()
 }
 
 /// The variables of a process of MPI, in addition to those of its PMIx server.
@@ -388,13 +372,5 @@ mod tests {
         let refused = make_folder(&path).expect_err("it is there").to_string();
         assert!(refused.starts_with("cannot make the folder"), "{refused}");
         assert!(refused.contains("farcall_1f-0"), "{refused}");
-    }
-
-    #[test]
-    fn bytes_travel_as_text() {
-        let bytes: Vec<u8> = (0..=255).collect();
-        assert_eq!(unhex(&hex(&bytes)), Some(bytes));
-        assert_eq!(unhex("0g"), None);
-        assert_eq!(unhex(""), Some(Vec::new()));
     }
 }

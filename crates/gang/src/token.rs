@@ -45,7 +45,7 @@ pub(crate) fn of_user() -> io::Result<(PathBuf, String)> {
 fn create(path: &Path) -> io::Result<()> {
     let mut random = [0; 24];
     getrandom(&mut random, GetRandomFlags::empty())?;
-    let hex: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = hex::encode(random);
     // The file gets its name only when it is complete, because several daemons may start at once.
     let draft = path.with_extension(&hex[..16]);
     let mut options = File::options();

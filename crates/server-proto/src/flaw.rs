@@ -1,9 +1,7 @@
 //! Deliberate faults, one line each, with which the simulator is tested. Without the feature
 //! `flaws` there are none.
 
-/// A deliberate fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flaw {
+farcall_directory::flaws! {
     /// A call gets memory with bytes of another user's call.
     SharesBuffers,
     /// A worker runs calls of several users.
@@ -78,78 +76,4 @@ pub enum Flaw {
     KeepsForgotten,
     /// An array may leave memory while a part of it arrives.
     ForgetsParts,
-}
-
-impl Flaw {
-    /// All deliberate faults.
-    pub const ALL: [Flaw; 37] = [
-        Flaw::SharesBuffers,
-        Flaw::SharesWorkers,
-        Flaw::RunsAgain,
-        Flaw::AcknowledgesEarly,
-        Flaw::StartsEarly,
-        Flaw::BooksTwice,
-        Flaw::MixesWriters,
-        Flaw::LeaksMemory,
-        Flaw::ForgetsStarved,
-        Flaw::RemovesResults,
-        Flaw::SharesObjects,
-        Flaw::EndsKeptObjects,
-        Flaw::StraysMethods,
-        Flaw::ShowsPrivateNames,
-        Flaw::KeepsOldVersions,
-        Flaw::WritesNamed,
-        Flaw::ReleasesOthers,
-        Flaw::DropsBookings,
-        Flaw::OverspendsLanes,
-        Flaw::AwaitsForever,
-        Flaw::FreesSegments,
-        Flaw::RegistersAnyone,
-        Flaw::RefusesAtTakeover,
-        Flaw::ForgetsGoodbye,
-        Flaw::ForgetsPatience,
-        Flaw::ReadsOneLog,
-        Flaw::ExpiresByCalendar,
-        Flaw::AwaitsSlowClients,
-        Flaw::KeepsOldFiles,
-        Flaw::KeepsOldSources,
-        Flaw::ReleasesWritten,
-        Flaw::AwaitsNoMemory,
-        Flaw::KeepsWaiting,
-        Flaw::TakesTooMany,
-        Flaw::ForgetsEarly,
-        Flaw::KeepsForgotten,
-        Flaw::ForgetsParts,
-    ];
-}
-
-#[cfg(feature = "flaws")]
-mod planted {
-    use super::Flaw;
-    use std::cell::Cell;
-
-    thread_local! {
-        static PLANTED: Cell<Option<Flaw>> = const { Cell::new(None) };
-    }
-
-    impl Flaw {
-        /// Gives this thread's servers a fault, or none, from now on.
-        pub fn plant(flaw: Option<Flaw>) {
-            PLANTED.set(flaw);
-        }
-    }
-
-    /// Whether this fault is planted.
-    pub(crate) fn has(flaw: Flaw) -> bool {
-        PLANTED.get() == Some(flaw)
-    }
-}
-
-#[cfg(feature = "flaws")]
-pub(crate) use planted::has;
-
-/// Whether this fault is planted: never.
-#[cfg(not(feature = "flaws"))]
-pub(crate) const fn has(_: Flaw) -> bool {
-    false
 }

@@ -143,8 +143,8 @@ pub enum Flaw {
 impl Flaw {
     /// All of them.
     pub fn all() -> impl Iterator<Item = Flaw> {
-        let of_server = ServerFlaw::ALL.into_iter().map(Flaw::OfServer);
-        of_server.chain(GridFlaw::ALL.into_iter().map(Flaw::OfGrid))
+        let of_server = ServerFlaw::ALL.iter().copied().map(Flaw::OfServer);
+        of_server.chain(GridFlaw::ALL.iter().copied().map(Flaw::OfGrid))
     }
 
     /// Activates a deliberate fault, or none, for all simulations on this thread.

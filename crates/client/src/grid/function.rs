@@ -5,27 +5,19 @@ use crate::description::Description;
 use crate::error::Error;
 use crate::estimate::Estimate;
 use crate::grid::directory::Grid;
-use crate::output::Output;
 use crate::remote::{self, Server, same_function};
-use crate::reservation::ReservationName;
+use crate::terms::Terms;
 use farcall_directory::message::{Choose, Offer};
 use farcall_idl::Layout;
-use farcall_rpc_proto::{FailureKind, TraceContext};
+use farcall_rpc_proto::FailureKind;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// A function of all servers behind a metaserver that have it with the same interface.
 #[derive(Clone)]
 pub(crate) struct Function {
     grid: Grid,
     description: Arc<Description>,
-    output: Option<Output>,
-    /// The reservation that the function's calls use.
-    reservation: Option<ReservationName>,
-    /// The trace that the function's calls belong to.
-    trace: Option<TraceContext>,
-    /// The time within which the calls must end.
-    before: Option<Duration>,
+    pub(crate) terms: Terms,
 }
 
 impl Grid {
@@ -42,10 +34,7 @@ impl Grid {
                     return Ok(Function {
                         grid: self.clone(),
                         description: function.description().clone(),
-                        output: None,
-                        reservation: None,
-                        trace: None,
-                        before: None,
+                        terms: Terms::default(),
                     });
                 }
                 Err(error) => last = Some(error),
@@ -67,49 +56,15 @@ impl Function {
         &self.description
     }
 
-    pub(crate) fn output(&self) -> Option<&Output> {
-        self.output.as_ref()
-    }
-
-    pub(crate) fn reservation(&self) -> Option<&ReservationName> {
-        self.reservation.as_ref()
-    }
-
-    /// The same function with its own output.
-    pub(crate) fn with_output(self, output: Option<Output>) -> Function {
-        Function { output, ..self }
-    }
-
-    /// The same function with a reservation.
-    pub(crate) fn with_reservation(self, reservation: Option<ReservationName>) -> Function {
-        Function {
-            reservation,
-            ..self
-        }
-    }
-
-    /// The same function with calls that belong to a trace.
-    pub(crate) fn with_trace(self, trace: Option<TraceContext>) -> Function {
-        Function { trace, ..self }
-    }
-
-    /// The same function with a deadline.
-    pub(crate) fn with_deadline(self, before: Option<Duration>) -> Function {
-        Function { before, ..self }
-    }
-
-    /// The time within which the calls must end.
-    pub(crate) fn deadline(&self) -> Option<Duration> {
-        self.before
-    }
-
-    /// The same function at one of the servers.
+    /// The same function at one of the servers, without its reservation.
     pub(super) fn at(&self, server: &Server) -> Result<remote::Function, Error> {
         let known = &*self.description;
-        let function = same_function(server, (&known.qualified, &known.text))?;
-        let function = function.with_output(self.output.clone());
-        let function = function.with_deadline(self.before);
-        Ok(function.with_trace(self.trace))
+        let mut function = same_function(server, (&known.qualified, &known.text))?;
+        function.terms = Terms {
+            reservation: None,
+            ..self.terms.clone()
+        };
+        Ok(function)
     }
 
     /// The reachable servers that have the function with this interface.
@@ -142,7 +97,7 @@ impl Function {
             exclude: Vec::new(),
             explain: false,
             data: None,
-            trace: self.trace,
+            trace: self.terms.trace,
         }
     }
 

@@ -43,7 +43,7 @@ impl Function {
 
     /// The function at the server of its reservation, if it has one.
     pub(super) fn at_reservation(&self) -> Result<Option<remote::Function>, Error> {
-        let Some(reservation) = self.reservation() else {
+        let Some(reservation) = &self.terms.reservation else {
             return Ok(None);
         };
         let meta = self.grid().meta().address();
@@ -64,8 +64,9 @@ impl Function {
             );
             return Err(Error::failed(FailureKind::NoServer, text));
         };
-        let function = self.at(&server)?;
-        Ok(Some(function.with_reservation(Some(reservation.id.into()))))
+        let mut function = self.at(&server)?;
+        function.terms.reservation = Some(reservation.id.into());
+        Ok(Some(function))
     }
 }
 

@@ -188,7 +188,7 @@ impl Function {
         let Prepared {
             mut call, layout, ..
         } = prepared;
-        if self.deadline().is_some() {
+        if self.terms.before.is_some() {
             let text = "a durable call has no deadline; call the function instead";
             let text = format!("{}: {text}", self.description().qualified);
             return Err(Error::failed(FailureKind::BadArgument, text));

@@ -7,7 +7,7 @@ use crate::call::{LaidOut, Prepared, Travel};
 use crate::description::Description;
 use crate::error::Error;
 use crate::estimate::Estimate;
-use crate::output::{Output, Printed};
+use crate::output::Printed;
 use crate::remote::attempt::Attempt;
 use crate::remote::callbacks::Callbacks;
 use crate::remote::catalogue::Entry;
@@ -17,28 +17,22 @@ use crate::remote::object::Instance;
 use crate::remote::requests::{arrays, functions, reservations};
 use crate::remote::server::{Server, is_at};
 use crate::remote::staging;
-use crate::reservation::ReservationName;
+use crate::terms::Terms;
 use farcall_rpc_proto::{
     CALLBACKS, DEADLINES, Estimate as ServerEstimate, FILES, FailureKind, OUTPUT, TRACES,
     TraceContext,
 };
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A function of one server. Clones share the interface.
 #[derive(Clone)]
 pub(crate) struct Function {
     server: Server,
     pub(super) entry: Arc<Entry>,
-    output: Option<Output>,
     /// The object, if the function is a method.
     object: Option<Arc<Instance>>,
-    /// The reservation that the calls use.
-    reservation: Option<ReservationName>,
-    /// The trace that the calls belong to.
-    trace: Option<TraceContext>,
-    /// The time within which the calls must end.
-    before: Option<Duration>,
+    pub(crate) terms: Terms,
 }
 
 impl Server {
@@ -47,11 +41,8 @@ impl Server {
         Ok(Function {
             server: self.clone(),
             entry: self.entry(name)?,
-            output: None,
             object: None,
-            reservation: None,
-            trace: None,
-            before: None,
+            terms: Terms::default(),
         })
     }
 }
@@ -83,35 +74,9 @@ impl Function {
         &self.server
     }
 
-    pub(crate) fn output(&self) -> Option<&Output> {
-        self.output.as_ref()
-    }
-
-    pub(crate) fn reservation(&self) -> Option<&ReservationName> {
-        self.reservation.as_ref()
-    }
-
     /// Whether the function is a method of an object.
     pub(crate) fn is_method(&self) -> bool {
         self.object.is_some()
-    }
-
-    /// The same function with its own output.
-    pub(crate) fn with_output(self, output: Option<Output>) -> Function {
-        Function { output, ..self }
-    }
-
-    /// The same function with a reservation.
-    pub(crate) fn with_reservation(self, reservation: Option<ReservationName>) -> Function {
-        Function {
-            reservation,
-            ..self
-        }
-    }
-
-    /// The same function with calls that belong to a trace.
-    pub(crate) fn with_trace(self, trace: Option<TraceContext>) -> Function {
-        Function { trace, ..self }
     }
 
     /// The trace that a call on a connection belongs to, if the server knows traces: that of the
@@ -121,17 +86,7 @@ impl Function {
         connection: &Connection,
         own: Option<TraceContext>,
     ) -> Option<TraceContext> {
-        self.trace.or(own).filter(|_| connection.has(TRACES))
-    }
-
-    /// The same function with a deadline.
-    pub(crate) fn with_deadline(self, before: Option<Duration>) -> Function {
-        Function { before, ..self }
-    }
-
-    /// The time within which the calls must end.
-    pub(crate) fn deadline(&self) -> Option<Duration> {
-        self.before
+        self.terms.trace.or(own).filter(|_| connection.has(TRACES))
     }
 
     /// The same method, called on an object.
@@ -155,7 +110,7 @@ impl Function {
     /// # Errors
     /// The reservation is at another server.
     pub(super) fn reserved(&self) -> Result<Option<u64>, Error> {
-        let Some(named) = &self.reservation else {
+        let Some(named) = &self.terms.reservation else {
             return Ok(None);
         };
         let Some(at) = named.at.as_ref().filter(|at| !is_at(&self.server, at)) else {
@@ -211,7 +166,7 @@ impl Function {
         let start = prepared.begins();
         prepared.settle(arguments);
         prepared.call.reservation = self.reserved()?;
-        prepared.call.before = self.before.map(|before| prepared.left(before));
+        prepared.call.before = self.terms.before.map(|before| prepared.left(before));
         let connection = self.connection_for(prepared)?;
         let interface = &self.description().interface;
         // The server sees file names only while it has the call.
@@ -300,7 +255,7 @@ impl Function {
                 files,
             })
         });
-        let printed = match &self.output {
+        let printed = match &self.terms.output {
             Some(output) => {
                 let what = "forward what functions print";
                 connection.check(OUTPUT, FailureKind::Internal, what)?;

@@ -86,7 +86,7 @@ impl Function {
         prepared: &mut Prepared,
         arguments: &mut [Argument<'_>],
     ) -> Result<Option<Outcome>, Error> {
-        if self.is_method() || self.deadline().is_some() || !is_large(arguments) {
+        if self.is_method() || self.terms.before.is_some() || !is_large(arguments) {
             return Ok(None);
         }
         let server = self.server();
