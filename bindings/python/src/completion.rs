@@ -5,7 +5,6 @@ use farcall_client::{Completions, Pending};
 use pyo3::prelude::*;
 use pyo3::types::PyCFunction;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 /// The thread, and the process that began it.
 static COMPLETIONS: Mutex<Option<(u32, Arc<Completions>)>> = Mutex::new(None);
@@ -21,12 +20,11 @@ pub(crate) fn run(py: Python<'_>, told: impl FnOnce(Python<'_>) -> PyResult<()>)
 pub(crate) fn tell(
     py: Python<'_>,
     pending: &Arc<Pending>,
-    deadline: Option<Instant>,
     told: impl FnOnce(Python<'_>) -> PyResult<()> + Send + 'static,
 ) -> PyResult<()> {
     let told = move || Python::attach(|py| run(py, told));
     let completions = completions(py)?;
-    Ok(py.detach(|| completions.tell(pending, deadline, told))?)
+    Ok(py.detach(|| completions.tell(pending, told))?)
 }
 
 /// Whether this is the thread, which runs the callbacks of calls that coroutines await.

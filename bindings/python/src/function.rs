@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Whether blocking calls show their progress; `farcall.progress` sets it.
 static SHOWS_PROGRESS: AtomicBool = AtomicBool::new(false);
@@ -449,13 +449,6 @@ impl Function {
         if let Some(transaction) = transaction::active(py) {
             return this.record(py, &transaction, args, kwargs);
         }
-        if this.has_timeout(kwargs)? && !SHOWS_PROGRESS.load(Ordering::Relaxed) {
-            let future = Bound::new(py, Function::call_async(slf, args, kwargs)?)?;
-            let result = future.call_method0("result")?;
-            let times: Option<Times> = future.getattr("times")?.extract()?;
-            times.into_iter().for_each(|times| this.took(times));
-            return Ok(result);
-        }
         if SHOWS_PROGRESS.load(Ordering::Relaxed) {
             let future = Function::call_async(slf, args, kwargs)?;
             let module = py.import("farcall._progress")?;
@@ -556,18 +549,14 @@ impl Function {
             let text = "a transaction records its calls: call the function without `call_async`";
             return Err(error::arguments(py, &function.name, text));
         }
-        let (limit, kwargs) = function.take_seconds(py, TIMEOUT, kwargs)?;
-        let start = Instant::now();
-        let (laid_out, mut arguments, slots) = function.prepare(py, args, kwargs.as_ref())?;
+        let (laid_out, mut arguments, slots) = function.prepare(py, args, kwargs)?;
         let client = trace::traced(py, &function.client);
         // SAFETY: the future holds the slots until the call has ended. The user must not use the
         // arrays until then: that is the contract of a call.
         let pending = py.detach(|| unsafe { client.start_laid_out(laid_out, &mut arguments) });
         let pending = pending.map_err(|error| error::from_client(py, &error))?;
         let kept = slots.into_iter().map(|slot| slot.map(Slot::keep));
-        let limit = limit.map(|limit| (limit, start));
-        let function = slf.clone().unbind();
-        Ok(Future::new(function, pending, kept.collect(), limit))
+        Ok(Future::new(slf.clone().unbind(), pending, kept.collect()))
     }
 }
 
@@ -583,12 +572,6 @@ pub(crate) type Receipts = Vec<(usize, farcall_client::Receipt)>;
 type Prepared<'py> = (LaidOut, Vec<Argument<'py>>, Vec<Option<Slot<'py>>>);
 
 impl Function {
-    /// Whether a call has a time limit of its own.
-    fn has_timeout(&self, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
-        let given = kwargs.map(|kwargs| kwargs.contains(TIMEOUT)).transpose()?;
-        Ok(given == Some(true) && self.takes(TIMEOUT))
-    }
-
     /// Whether a name is an option of a call, and no argument of the function.
     fn takes(&self, option: &str) -> bool {
         let interface = self.client.interface();
@@ -597,21 +580,26 @@ impl Function {
         !params.chain(callbacks).any(|name| name == option)
     }
 
-    /// The function with the deadline of a call, if there is one, and its other arguments by name.
+    /// The function with the time-out and the deadline of a call, if it has one of them, and its
+    /// other arguments by name.
     fn timely<'py>(
         &self,
         py: Python<'py>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Option<(Function, Bound<'py, PyDict>)>> {
-        let given = kwargs.map(|kwargs| kwargs.contains(BEFORE)).transpose()?;
-        if given != Some(true) || !self.takes(BEFORE) {
+        let Some(kwargs) = kwargs else {
+            return Ok(None);
+        };
+        let is_given = |option| PyResult::Ok(kwargs.contains(option)? && self.takes(option));
+        if !is_given(TIMEOUT)? && !is_given(BEFORE)? {
             return Ok(None);
         }
-        let (before, others) = self.take_seconds(py, BEFORE, kwargs)?;
-        let others = others.unwrap_or_else(|| PyDict::new(py));
+        let (timeout, others) = self.take_seconds(py, TIMEOUT, kwargs)?;
+        let (before, others) = self.take_seconds(py, BEFORE, &others)?;
+        let client = self.client.with_timeout(timeout).with_deadline(before);
         let timely = Function {
             library: self.library.clone(),
-            ..self.with_client(self.client.with_deadline(before))
+            ..self.with_client(client)
         };
         Ok(Some((timely, others)))
     }
@@ -621,25 +609,23 @@ impl Function {
         &self,
         py: Python<'py>,
         option: &str,
-        kwargs: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<(Option<Duration>, Option<Bound<'py, PyDict>>)> {
-        let Some(kwargs) = kwargs.filter(|_| self.takes(option)) else {
-            return Ok((None, kwargs.cloned()));
-        };
-        let Some(limit) = kwargs.get_item(option)? else {
-            return Ok((None, Some(kwargs.clone())));
+        kwargs: &Bound<'py, PyDict>,
+    ) -> PyResult<(Option<Duration>, Bound<'py, PyDict>)> {
+        let given = kwargs.get_item(option)?;
+        let Some(limit) = given.filter(|_| self.takes(option)) else {
+            return Ok((None, kwargs.clone()));
         };
         let others = kwargs.copy()?;
         others.del_item(option)?;
         if limit.is_none() {
-            return Ok((None, Some(others)));
+            return Ok((None, others));
         }
         let Ok(limit) = limit.extract::<f64>() else {
             let given = error::describe(&limit);
             let expected = "a number of seconds";
             return Err(error::argument(py, &self.name, option, expected, &given));
         };
-        Ok((Some(seconds(py, &self.name, option, limit)?), Some(others)))
+        Ok((Some(seconds(py, &self.name, option, limit)?), others))
     }
 
     fn prepare<'py>(

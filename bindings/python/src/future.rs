@@ -24,16 +24,8 @@ use std::time::{Duration, Instant};
 pub(crate) struct Future {
     function: Py<Function>,
     state: Mutex<State>,
-    limit: Option<TimeLimit>,
     /// What drives the future where a coroutine is wanted.
     coroutine: PyOnceLock<Py<PyAny>>,
-}
-
-/// The time limit of one call, which ends when the limit passes.
-#[derive(Clone, Copy)]
-struct TimeLimit {
-    seconds: Duration,
-    end: Instant,
 }
 
 /// What has computed a call.
@@ -71,17 +63,10 @@ impl Future {
         function: Py<Function>,
         pending: Pending,
         slots: Vec<Option<Kept>>,
-        limit: Option<(Duration, Instant)>,
     ) -> Future {
-        // A time that no clock reaches is no limit.
-        let limit = limit.and_then(|(seconds, start)| {
-            let end = start.checked_add(seconds)?;
-            Some(TimeLimit { seconds, end })
-        });
         Future {
             function,
             state: Mutex::new(State::Pending(Arc::new(pending), slots)),
-            limit,
             coroutine: PyOnceLock::new(),
         }
     }
@@ -135,46 +120,21 @@ impl Future {
         Err(PyRuntimeError::new_err(text))
     }
 
-    /// When the call is given up: by its own time limit, or else by that of the connection.
-    fn end(&self, pending: &Pending) -> Option<Instant> {
-        let own = self.limit.map(|limit| limit.end);
-        own.or_else(|| pending.deadline())
-    }
-
-    /// Waits until the call has ended, for at most `timeout`. Gives the call up when its time limit
-    /// passes.
-    fn wait(&self, pending: &Pending, timeout: Option<Duration>) -> Result<Option<Error>, Error> {
-        if self.limit.is_none() && timeout.is_none() {
-            return Ok(pending.wait_out().err());
-        }
+    /// Waits until the call has ended, for at most `timeout`. Returns the error of a call whose own
+    /// time-out passes, and which is given up then.
+    fn wait(pending: &Pending, timeout: Option<Duration>) -> Result<Option<Error>, Error> {
         let left = |end: Instant| end.saturating_duration_since(Instant::now());
-        let end = self.end(pending);
-        let most = end.map(left).into_iter().chain(timeout).min();
-        let waited = pending.wait_timeout(most.unwrap_or(Duration::MAX));
-        match (waited, self.passed()) {
-            (Err(Error::Timeout { address, .. }), Some(after)) => {
-                pending.cancel();
-                Ok(Some(Error::Timeout { address, after }))
+        match timeout {
+            Some(timeout) if pending.deadline().is_none_or(|end| timeout < left(end)) => {
+                pending.wait_timeout(timeout).map(|()| None)
             }
-            (Err(Error::Timeout { .. }), None)
-                if self.limit.is_none() && end.is_some_and(|end| left(end).is_zero()) =>
-            {
-                // It does not wait, because the time of the connection has passed.
-                Ok(pending.wait_out().err())
-            }
-            (waited, _) => waited.map(|()| None),
+            _ => Ok(pending.wait_out().err()),
         }
     }
 
-    /// The time limit of the call in seconds, if it has passed.
-    fn passed(&self) -> Option<Duration> {
-        let limit = self.limit.filter(|limit| limit.end <= Instant::now());
-        limit.map(|limit| limit.seconds)
-    }
-
-    /// Whether the time limit of the call has passed.
-    fn is_late(&self, pending: &Pending) -> bool {
-        self.end(pending).is_some_and(|end| end <= Instant::now())
+    /// Whether the time-out of the call has passed.
+    fn is_late(pending: &Pending) -> bool {
+        pending.deadline().is_some_and(|end| end <= Instant::now())
     }
 
     /// Makes the result of a call that has ended: with an error, or with the outcome of the client.
@@ -217,7 +177,7 @@ impl Future {
             .map(|timeout| seconds(py, "result", "timeout", timeout))
             .transpose()?;
         if let Some(pending) = self.awaitable(py)? {
-            let error = origin::ask(py, || self.wait(&pending, timeout))?;
+            let error = origin::ask(py, || Future::wait(&pending, timeout))?;
             self.settle(py, &mut self.lock(py), error);
         }
         match &*self.lock(py) {
@@ -240,11 +200,11 @@ impl Future {
         if py.detach(|| pending.is_done()) {
             return Ok(true);
         }
-        if !py.detach(|| self.is_late(&pending)) {
+        if !py.detach(|| Future::is_late(&pending)) {
             return Ok(false);
         }
         // It does not wait, because the time has passed.
-        let error = origin::ask(py, || self.wait(&pending, None))?;
+        let error = origin::ask(py, || Future::wait(&pending, None))?;
         self.settle(py, &mut self.lock(py), error);
         Ok(true)
     }
@@ -357,7 +317,7 @@ impl Future {
         let Some(pending) = self.pending(py) else {
             return false;
         };
-        py.detach(|| self.is_late(&pending))
+        py.detach(|| Future::is_late(&pending))
     }
 
     /// The times of the call; `None` before `result` was called.
@@ -449,8 +409,7 @@ impl Future {
         match self.pending(py) {
             Some(pending) => {
                 self.function.get().check_process(py)?;
-                let deadline = self.limit.map(|limit| limit.end);
-                completion::tell(py, &pending, deadline, told)?;
+                completion::tell(py, &pending, told)?;
             }
             None => completion::run(py, told),
         }

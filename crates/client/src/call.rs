@@ -8,6 +8,7 @@ use crate::argument::Argument;
 use crate::callback::Callback;
 use crate::description::Description;
 use crate::error::{ArgumentError, Error};
+use crate::timeout::Timeout;
 use farcall_idl::{
     ArrayLayout, Interface, Layout, LayoutError, Mode, Param, Scalar, SharedRange, Values,
 };
@@ -133,33 +134,33 @@ pub(crate) struct Prepared {
     pub(crate) functions: Vec<Callback>,
     /// When the caller asked for the call. The time of the first attempt counts from here.
     since: Option<Instant>,
-    /// When the caller asked for the call.
-    asked: Instant,
+    timeout: Timeout,
 }
 
 impl Prepared {
     /// Checks the arguments of a call. Computes its layout, unless the caller passes it.
     pub(crate) fn new(
         description: &Arc<Description>,
+        timeout: Timeout,
         laid_out: Option<LaidOut>,
         arguments: &[Argument<'_>],
         way: Travel,
     ) -> Result<Prepared, Error> {
         let since = Instant::now();
-        let prepared = Prepared::of(description, laid_out, arguments, way);
+        let prepared = Prepared::of(description, timeout, laid_out, arguments, way);
         let prepared = prepared.map_err(|source| Error::Argument {
             function: description.qualified.clone(),
             source,
         })?;
         Ok(Prepared {
             since: Some(since),
-            asked: since,
             ..prepared
         })
     }
 
     fn of(
         description: &Arc<Description>,
+        timeout: Timeout,
         laid_out: Option<LaidOut>,
         arguments: &[Argument<'_>],
         way: Travel,
@@ -187,7 +188,7 @@ impl Prepared {
             layout,
             functions,
             since: None,
-            asked: Instant::now(),
+            timeout,
         })
     }
 
@@ -214,19 +215,14 @@ impl Prepared {
         self.since.take().unwrap_or_else(Instant::now)
     }
 
-    /// The same call, which its caller asked for earlier.
-    pub(crate) fn asked_at(self, asked: Instant) -> Prepared {
-        Prepared { asked, ..self }
-    }
-
-    /// When the caller asked for the call.
-    pub(crate) fn asked(&self) -> Instant {
-        self.asked
+    /// The time-out of the whole call.
+    pub(crate) fn timeout(&self) -> Timeout {
+        self.timeout
     }
 
     /// Milliseconds that are left of a time since the caller asked for the call.
     pub(crate) fn left(&self, before: Duration) -> u64 {
-        let left = before.saturating_sub(self.asked.elapsed());
+        let left = before.saturating_sub(self.timeout.start.elapsed());
         u64::try_from(left.as_millis()).unwrap_or(u64::MAX)
     }
 

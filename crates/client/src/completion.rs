@@ -52,15 +52,14 @@ struct Watched {
 }
 
 impl Completions {
-    /// Calls `told` on another thread, once, as soon as a call has ended or `deadline` has passed;
-    /// without one, that of the call. Callbacks of the call run on that thread too.
+    /// Calls `told` on another thread, once, as soon as a call has ended or its
+    /// time-out has passed. Callbacks of the call run on that thread too.
     ///
     /// # Errors
     /// The system gives no thread.
     pub fn tell(
         &self,
         pending: &Arc<Pending>,
-        deadline: Option<Instant>,
         told: impl FnOnce() + Send + 'static,
     ) -> io::Result<()> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,7 +72,7 @@ impl Completions {
         }
         let call = Call {
             pending: pending.clone(),
-            deadline: deadline.or_else(|| pending.deadline()),
+            deadline: pending.deadline(),
             told: Box::new(told),
         };
         self.shared.change(|inbox| inbox.added.push(call));

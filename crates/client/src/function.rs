@@ -17,6 +17,7 @@ use crate::remote::{self, DurableCall};
 use crate::reservation::{Reservation, ReservationName, ReservationSpec};
 use crate::server::{Backend, Server};
 use crate::terms::Terms;
+use crate::timeout::Timeout;
 use crate::trace::{self, CallSpan};
 use farcall_idl::{Interface, Scalar};
 use farcall_rpc_proto::{FailureKind, TraceContext};
@@ -206,6 +207,25 @@ impl Function {
     /// The time within which the function's calls must end.
     pub fn deadline(&self) -> Option<Duration> {
         self.terms().before
+    }
+
+    /// The same function with a time-out of its own for each of its calls, in place of
+    /// [`crate::Options::timeout`]. It counts from the moment at which the caller asks for the
+    /// call, also while servers are tried. Durable calls have none.
+    pub fn with_timeout(&self, timeout: Option<Duration>) -> Function {
+        self.with(|terms| terms.timeout = timeout)
+    }
+
+    /// The time-out that the function has of its own.
+    pub(crate) fn own_timeout(&self) -> Option<Duration> {
+        self.terms().timeout
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        match &self.target {
+            Target::One(function) => function.timeout(),
+            Target::Many(function) => function.timeout(),
+        }
     }
 
     /// Reserves processor elements for calls of the function, as [`Server::reserve`] does. Behind a
@@ -465,7 +485,8 @@ impl Function {
         arguments: &[Argument<'_>],
         way: Travel,
     ) -> Result<Prepared, Error> {
-        Prepared::new(self.description(), laid_out, arguments, way)
+        let timeout = Timeout::from_now(self.timeout());
+        Prepared::new(self.description(), timeout, laid_out, arguments, way)
     }
 }
 

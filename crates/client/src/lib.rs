@@ -74,6 +74,7 @@ mod remote;
 mod reservation;
 mod server;
 mod terms;
+mod timeout;
 mod trace;
 mod transaction;
 

@@ -170,7 +170,7 @@ impl Pending {
             Some(After::Again(mut attempt)) => {
                 // The time-out is that of the call, and nobody else has the attempt yet.
                 if let Some(attempt) = Arc::get_mut(&mut attempt) {
-                    attempt.request.keep_deadline(ended.request.deadline());
+                    attempt.request.within(ended.request.timeout());
                 }
                 if state.over {
                     attempt.request.cancel();
@@ -291,7 +291,7 @@ impl Pending {
     /// does not give them up then.
     pub fn deadline(&self) -> Option<Instant> {
         // All attempts have the same.
-        self.lock().attempt.request.deadline()
+        self.lock().attempt.request.timeout().end()
     }
 
     /// Takes the outcome of the call if it has ended, once. The arrays are filled by then.

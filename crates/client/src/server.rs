@@ -13,11 +13,12 @@ use crate::remote::{
     functions, operation, pages,
 };
 use crate::reservation::{Reservation, ReservationSpec};
+use crate::timeout::Timeout;
 use farcall_rpc_proto::{
     ArrayForm, AskSnapshot, DataName, FailureKind, HandleId, JobId, check_name,
 };
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A server or a metaserver. Clones share its connections and interfaces. It may be used from any
 /// thread, and any number of calls may be under way at once.
@@ -269,7 +270,9 @@ impl Server {
         form: ArrayForm,
         stays: bool,
     ) -> Result<(Handle, bool), Error> {
-        self.peer().read_source(source, form, stays, Instant::now())
+        let peer = self.peer();
+        let timeout = Timeout::from_now(peer.options().timeout);
+        peer.read_source(source, form, stays, timeout)
     }
 
     /// All named data that the caller may see, by name.

@@ -17,4 +17,6 @@ pub(crate) struct Terms {
     pub(crate) trace: Option<TraceContext>,
     /// The time within which the calls must end.
     pub(crate) before: Option<Duration>,
+    /// The time-out of the calls, in place of that of the connection.
+    pub(crate) timeout: Option<Duration>,
 }

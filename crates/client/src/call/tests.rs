@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::argument::named::in_order;
+use crate::timeout::Timeout;
 
 fn described(text: &str) -> Arc<Description> {
     let who = (&"localhost".parse().unwrap(), "a test");
@@ -17,7 +18,13 @@ fn matrix() -> Arc<Description> {
 }
 
 fn prepared(arguments: &[Argument<'_>]) -> Result<Prepared, String> {
-    let prepared = Prepared::new(&matrix(), None, arguments, Travel::Both);
+    let prepared = Prepared::new(
+        &matrix(),
+        Timeout::from_now(None),
+        None,
+        arguments,
+        Travel::Both,
+    );
     prepared.map_err(|error| error.to_string())
 }
 
@@ -82,7 +89,14 @@ fn the_layout_of_another_function_is_not_taken() {
     let laid_out = LaidOut::new(&other, vec![Some(Scalar::Int(9)), None], Vec::new()).unwrap();
     let (a, mut x) = ([0.0; 9], [0.0; 3]);
     let arguments = [3.into(), (&a).into(), (&mut x).into(), Argument::Skip];
-    let prepared = Prepared::new(&matrix(), Some(laid_out), &arguments, Travel::Both).unwrap();
+    let prepared = Prepared::new(
+        &matrix(),
+        Timeout::from_now(None),
+        Some(laid_out),
+        &arguments,
+        Travel::Both,
+    )
+    .unwrap();
     assert_eq!(prepared.layout.sent_bytes(), 72);
 }
 

@@ -9,6 +9,7 @@ use crate::grid::placed::{Call, trouble, trouble_at_start};
 use crate::outcome::Outcome;
 use crate::pending::Pending;
 use crate::remote::{Begun, DurableCall, is_large};
+use crate::timeout::Timeout;
 use farcall_directory::client::{Course, Next, Trouble};
 use farcall_rpc_proto::{FailureKind, JOBS};
 use std::time::Duration;
@@ -20,7 +21,9 @@ impl Function {
         laid_out: Option<LaidOut>,
         arguments: &[Argument<'_>],
     ) -> Result<Prepared, Error> {
-        let mut prepared = Prepared::new(self.description(), laid_out, arguments, Travel::Both)?;
+        let timeout = Timeout::from_now(self.timeout());
+        let (description, way) = (self.description(), Travel::Both);
+        let mut prepared = Prepared::new(description, timeout, laid_out, arguments, way)?;
         prepared.settle(arguments);
         Ok(prepared)
     }
@@ -114,8 +117,7 @@ impl Function {
             if let Some((place, observed)) = course.give_away(kept_by) {
                 self.grid().observe(&place, &observed);
             }
-            let timeout = self.grid().meta().options().timeout;
-            if timeout.is_some_and(|timeout| prepared.asked().elapsed() >= timeout) {
+            if prepared.timeout().has_passed() {
                 return Err(error);
             }
             before = Some(error);

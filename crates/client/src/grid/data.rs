@@ -8,6 +8,7 @@ use crate::data::{DataStatus, Source};
 use crate::error::Error;
 use crate::grid::directory::Grid;
 use crate::remote::{Handle, Server, check_names, directory};
+use crate::timeout::Timeout;
 use farcall_directory::message::{DataFound, DataListed, Datum, FindData, ListData, Need, Offer};
 use farcall_directory::{Located, Viewer, source_name};
 use farcall_rpc_proto::{ArrayForm, DataName, FailureKind, Kind, Name, Rows};
@@ -171,7 +172,8 @@ impl Grid {
             let at = self.server(*holder, address);
             let read = at.and_then(|at| {
                 let form = form.clone();
-                at.read_source(source, form, false, Instant::now())
+                let timeout = Timeout::from_now(at.options().timeout);
+                at.read_source(source, form, false, timeout)
             });
             match read {
                 Ok((from, is_own)) => {

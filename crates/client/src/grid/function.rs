@@ -11,6 +11,7 @@ use farcall_directory::message::{Choose, Offer};
 use farcall_idl::Layout;
 use farcall_rpc_proto::FailureKind;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A function of all servers behind a metaserver that have it with the same interface.
 #[derive(Clone)]
@@ -54,6 +55,12 @@ impl Function {
 
     pub(crate) fn description(&self) -> &Arc<Description> {
         &self.description
+    }
+
+    /// The time-out of the calls.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        let of_grid = self.grid.meta().options().timeout;
+        self.terms.timeout.or(of_grid)
     }
 
     /// The same function at one of the servers, without its reservation.

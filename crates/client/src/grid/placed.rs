@@ -189,7 +189,8 @@ impl Call {
         } else {
             HASTE
         };
-        let patience = self.left().map_or(patience, |left| left.min(patience));
+        let left = self.prepared.timeout().left();
+        let patience = left.map_or(patience, |left| left.min(patience));
         let server = self
             .grid()
             .server_within(place.server, &place.address, patience);
@@ -204,21 +205,13 @@ impl Call {
         server
     }
 
-    /// What is left of the time-out of the call; `None` without one.
-    fn left(&self) -> Option<Duration> {
-        let timeout = self.grid().meta().options().timeout?;
-        Some(timeout.saturating_sub(self.prepared.asked().elapsed()))
-    }
-
     /// Fails if the time-out of the call has passed. `place` is the last server that was tried.
     fn check_time(&self, place: &ChosenServer) -> Result<(), Error> {
-        if self.left().is_none_or(|left| !left.is_zero()) {
-            return Ok(());
+        let timeout = self.prepared.timeout();
+        match timeout.has_passed() {
+            true => Err(timeout.error(&place.address.parse()?)),
+            false => Ok(()),
         }
-        Err(Error::Timeout {
-            address: place.address.parse()?,
-            after: self.grid().meta().options().timeout.unwrap_or_default(),
-        })
     }
 
     /// A server that has not answered at once, when no other one takes the call because of `error`.
@@ -274,7 +267,7 @@ impl Call {
         match streamed {
             Ok(Some(outcome)) => {
                 self.tell(&outcome, false);
-                let outcome = self.copies.finish(outcome, self.prepared.asked())?;
+                let outcome = self.copies.finish(outcome, self.prepared.timeout())?;
                 Ok(Streamed::Over(outcome_at(
                     outcome,
                     self.course.place(),
@@ -300,7 +293,7 @@ impl Call {
         let function = &self.function;
         let (grid, interface) = (function.grid(), &function.description().interface);
         let (copies, layout) = (&mut self.copies, &self.prepared.layout);
-        let asked = self.prepared.asked();
+        let timeout = self.prepared.timeout();
         copies.forget_results();
         let held = self.arguments.iter_mut().enumerate();
         let arguments = held.map(|(index, held)| match held {
@@ -329,7 +322,7 @@ impl Call {
                 };
                 let (handle, is_own) = match brought {
                     Some(brought) => brought,
-                    None => to.1.read_source(source, form, false, asked)?,
+                    None => to.1.read_source(source, form, false, timeout)?,
                 };
                 let id = copies.take(handle, is_own);
                 *read = Some((to.0, id));
@@ -439,8 +432,7 @@ impl Call {
                 None => None,
             };
             let Some((handle, is_own)) = brought else {
-                let mut attempt = server.begin_to_read(source, form)?;
-                attempt.request.count_from(self.prepared.asked());
+                let attempt = server.begin_to_read(source, form, self.prepared.timeout())?;
                 self.reading = Some((index, number, server.clone()));
                 return Ok(Arc::new(attempt));
             };
@@ -450,7 +442,7 @@ impl Call {
         // SAFETY: the caller holds the arrays, and the earlier attempt has ended.
         let mut attempt = unsafe { function.begin(&mut self.prepared, &mut arguments) }?;
         // Other servers may have been tried, and the arrays may have travelled apart in vain.
-        attempt.request.count_from(self.prepared.asked());
+        attempt.request.within(self.prepared.timeout());
         Ok(Arc::new(attempt))
     }
 

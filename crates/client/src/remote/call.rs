@@ -14,8 +14,9 @@ use crate::remote::durable::DurableCall;
 use crate::remote::function::Function;
 use crate::remote::requests::{jobs, reservations};
 use crate::remote::source::{OwnArrays, sources, wanted_form};
+use crate::timeout::Timeout;
 use farcall_rpc_proto::{FailureKind, SubmitRequest};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Arguments that are handles now, as they were before, and the arrays that end with the call.
 type LookedUp = (Vec<(usize, Argument<'static>)>, OwnArrays);
@@ -27,10 +28,9 @@ impl Function {
         laid_out: Option<LaidOut>,
         arguments: &mut [Argument<'_>],
     ) -> Result<Outcome, Error> {
-        let asked = Instant::now();
-        let (before, mut own) = self.look_up(arguments, asked)?;
-        let prepared = self.prepare(laid_out, arguments, Travel::Both)?;
-        let mut prepared = prepared.asked_at(asked);
+        let timeout = Timeout::from_now(self.timeout());
+        let (before, mut own) = self.look_up(arguments, timeout)?;
+        let mut prepared = self.prepare(timeout, laid_out, arguments, Travel::Both)?;
         let of = (&self.description().interface, &*prepared.layout);
         own.take_results(self.server(), of, arguments)?;
         let outcome = match self.call_or_renew(&mut prepared, arguments) {
@@ -41,12 +41,12 @@ impl Function {
                 for (index, argument) in before {
                     arguments[index] = argument;
                 }
-                let (_, _own) = self.look_up(arguments, asked)?;
+                let (_, _own) = self.look_up(arguments, timeout)?;
                 self.call_or_renew(&mut prepared, arguments)
             }
             other => other,
         };
-        own.finish(outcome?, asked)
+        own.finish(outcome?, timeout)
     }
 
     /// Begins a call and returns at once.
@@ -58,10 +58,9 @@ impl Function {
         laid_out: Option<LaidOut>,
         arguments: &mut [Argument<'_>],
     ) -> Result<Begun, Error> {
-        let asked = Instant::now();
+        let timeout = Timeout::from_now(self.timeout());
         self.look_up_names(arguments)?;
-        let prepared = self.prepare(laid_out, arguments, Travel::Both)?;
-        let mut prepared = prepared.asked_at(asked);
+        let mut prepared = self.prepare(timeout, laid_out, arguments, Travel::Both)?;
         let mut held: Vec<Held> = arguments.iter_mut().map(Held::of).collect();
         let mut all = sources(&self.description().interface, arguments);
         all.reverse();
@@ -82,9 +81,7 @@ impl Function {
             }
             // The server reads one source after the other before the call itself begins.
             if let Some((index, source)) = unread.last() {
-                let mut attempt = server.begin_to_read(source, wanted_form(interface, *index))?;
-                attempt.request.count_from(asked);
-                return Ok(attempt);
+                return server.begin_to_read(source, wanted_form(interface, *index), timeout);
             }
             // SAFETY: the caller leaves the arrays alone until the call ends, and the attempt
             // before has ended.
@@ -96,10 +93,10 @@ impl Function {
                     *held = Held::Handle(*id);
                 }
             }
-            function.persist(|| {
+            function.persist(timeout, || {
                 // SAFETY: as above.
                 let mut attempt = unsafe { function.begin(&mut prepared, &mut arguments) }?;
-                attempt.request.count_from(asked);
+                attempt.request.within(timeout);
                 Ok(attempt)
             })
         };
@@ -109,19 +106,23 @@ impl Function {
 
     /// Makes a request, if need be at the server that takes over from this one. An object has no
     /// other server.
-    fn persist<T>(&self, ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+    fn persist<T>(
+        &self,
+        timeout: Timeout,
+        ask: impl FnMut() -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let mut ask = ask;
         match self.is_method() {
             true => ask(),
-            false => self.server().persist(ask),
+            false => self.server().persist_within(timeout, ask),
         }
     }
 
     /// Looks up named data among the arguments, and lets the server read sources. Returns their
     /// positions and what they were, and the arrays that the server has for this call alone.
-    fn look_up(&self, arguments: &mut [Argument<'_>], asked: Instant) -> Result<LookedUp, Error> {
+    fn look_up(&self, arguments: &mut [Argument<'_>], timeout: Timeout) -> Result<LookedUp, Error> {
         let interface = &self.description().interface;
-        let (mut before, own) = self.server().read_sources(interface, arguments, asked)?;
+        let (mut before, own) = self.server().read_sources(interface, arguments, timeout)?;
         before.extend(self.look_up_names(arguments)?);
         Ok((before, own))
     }
@@ -147,7 +148,8 @@ impl Function {
         prepared: &mut Prepared,
         arguments: &mut [Argument<'_>],
     ) -> Result<Outcome, Error> {
-        let called = self.persist(|| self.call_once(prepared, arguments));
+        let timeout = prepared.timeout();
+        let called = self.persist(timeout, || self.call_once(prepared, arguments));
         match called {
             Err(error) if error.is_stale_interface() => {
                 let known = self.description();
@@ -173,7 +175,7 @@ impl Function {
         // SAFETY: the borrows outlive the call, which has ended or is given up when this returns.
         let mut attempt = unsafe { self.begin(prepared, arguments) }?;
         // Arrays may have travelled apart from the call in vain, and other attempts have failed.
-        attempt.request.count_from(prepared.asked());
+        attempt.request.within(prepared.timeout());
         attempt.wait()
     }
 
@@ -185,6 +187,7 @@ impl Function {
         keep: Option<Duration>,
     ) -> Result<DurableCall, Error> {
         let made = prepared.laid_out(self.description());
+        let timeout = prepared.timeout();
         let Prepared {
             mut call, layout, ..
         } = prepared;
@@ -196,7 +199,7 @@ impl Function {
         call.reservation = self.reserved()?;
         let keep = keep.map(|keep| keep.as_secs().max(1));
         let mut submission = SubmitRequest { call, keep };
-        let id = self.persist(|| {
+        let id = self.persist(timeout, || {
             let connection = self.server().connection()?;
             jobs::check_jobs(&connection)?;
             if submission.call.reservation.is_some() {

@@ -194,21 +194,6 @@ impl Connection {
         }
     }
 
-    /// The deadline of an operation that began at `start`.
-    pub(crate) fn deadline_from(&self, start: Instant) -> Option<Instant> {
-        self.options
-            .timeout
-            .and_then(|timeout| start.checked_add(timeout))
-    }
-
-    /// The timeout error of this connection.
-    pub(crate) fn timed_out(&self) -> Error {
-        Error::Timeout {
-            address: self.address.clone(),
-            after: self.options.timeout.unwrap_or_default(),
-        }
-    }
-
     /// Sends what the socket accepts at once. The thread at the socket sends the rest.
     fn send_soon(&self, state: &mut State) {
         state.send(&self.socket);

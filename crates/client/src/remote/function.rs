@@ -18,12 +18,13 @@ use crate::remote::requests::{arrays, functions, reservations};
 use crate::remote::server::{Server, is_at};
 use crate::remote::staging;
 use crate::terms::Terms;
+use crate::timeout::Timeout;
 use farcall_rpc_proto::{
     CALLBACKS, DEADLINES, Estimate as ServerEstimate, FILES, FailureKind, OUTPUT, TRACES,
     TraceContext,
 };
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A function of one server. Clones share the interface.
 #[derive(Clone)]
@@ -143,14 +144,20 @@ impl Function {
         Ok(Estimate::new(&layout, &estimate, round_trip, shares))
     }
 
+    /// The time-out of the calls.
+    pub(crate) fn timeout(&self) -> Option<Duration> {
+        self.terms.timeout.or(self.server.options().timeout)
+    }
+
     /// Checks the arguments of a call.
     pub(crate) fn prepare(
         &self,
+        timeout: Timeout,
         laid_out: Option<LaidOut>,
         arguments: &[Argument<'_>],
         way: Travel,
     ) -> Result<Prepared, Error> {
-        Prepared::new(self.description(), laid_out, arguments, way)
+        Prepared::new(self.description(), timeout, laid_out, arguments, way)
     }
 
     /// Begins a prepared call and returns at once.
@@ -193,11 +200,11 @@ impl Function {
     /// Chooses the connection for a call, and sets the numbers of the function and the object on
     /// it.
     fn connection_for(&self, prepared: &mut Prepared) -> Result<Arc<Connection>, Error> {
-        let (call, layout) = (&mut prepared.call, &prepared.layout);
         let connection = match &self.object {
             Some(object) => object.connection.clone(),
-            None => self.server.connection()?,
+            None => self.server.connection_by(prepared.timeout())?,
         };
+        let (call, layout) = (&mut prepared.call, &prepared.layout);
         if call.reservation.is_some() {
             reservations::check_reservations(&connection)?;
         }

@@ -10,6 +10,7 @@ use crate::remote::connection::Connection;
 use crate::remote::paths::Paths;
 use crate::remote::requests::directory;
 use crate::remote::reserved::Reserved;
+use crate::timeout::Timeout;
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -84,6 +85,16 @@ impl Server {
         connection_within(self, Duration::MAX)
     }
 
+    /// The same for a call with this time-out.
+    pub(crate) fn connection_by(&self, timeout: Timeout) -> Result<Arc<Connection>, Error> {
+        let left = timeout.left().unwrap_or(Duration::MAX);
+        connection_within(self, left).map_err(|error| match error {
+            Error::Interrupted => error,
+            _ if timeout.has_passed() => timeout.error(self.address()),
+            _ => error,
+        })
+    }
+
     /// Whether a new connection needs a login.
     pub(crate) fn needs_login(&self) -> bool {
         self.0.at.iter().any(needs_login)
@@ -98,16 +109,22 @@ impl Server {
     /// Makes a request. If the server released the client because it shuts down, makes the request
     /// again on a new connection, where its successor listens, for a bounded time, and at most for
     /// the time-out of one operation. If nobody listens, returns the error of the first server.
-    pub(crate) fn persist<T>(&self, mut ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
-        let (start, mut since) = (Instant::now(), None);
-        let mut nap = SHORTEST_NAP;
-        let timeout = self.0.options.timeout;
-        let left = || timeout.map(|timeout| timeout.saturating_sub(start.elapsed()));
-        let is_late = || left().is_some_and(|left| left.is_zero());
+    pub(crate) fn persist<T>(&self, ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+        self.persist_within(Timeout::from_now(self.0.options.timeout), ask)
+    }
+
+    /// The same for a request that belongs to a call with this time-out.
+    pub(crate) fn persist_within<T>(
+        &self,
+        timeout: Timeout,
+        mut ask: impl FnMut() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let (mut since, mut nap) = (None, SHORTEST_NAP);
+        let late = || timeout.error(&self.0.address);
         loop {
             let before = lock(&self.0.connection).number();
             let error = match ask() {
-                Err(error) if error.was_let_go() && is_late() => return Err(timed_out(&self.0)),
+                Err(error) if error.was_let_go() && timeout.has_passed() => return Err(late()),
                 Err(error) if error.was_let_go() => error,
                 other => return other,
             };
@@ -126,12 +143,12 @@ impl Server {
             let is_renewed = lock(&self.0.connection).number() != before;
             let renewed = match is_renewed {
                 true => Ok(()),
-                false => renew_within(&self.0, left().unwrap_or(Duration::MAX)),
+                false => renew_within(&self.0, timeout.left().unwrap_or(Duration::MAX)),
             };
             match renewed {
                 Ok(()) => {}
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
-                Err(_) if is_late() => return Err(timed_out(&self.0)),
+                Err(_) if timeout.has_passed() => return Err(late()),
                 Err(_) => return Err(error),
             }
         }
@@ -268,14 +285,6 @@ pub(crate) fn connection_within(
     })?;
     *lock(&server.0.connection) = opened.clone();
     Ok(opened)
-}
-
-/// The error of an operation whose time-out has passed.
-fn timed_out(shared: &Shared) -> Error {
-    Error::Timeout {
-        address: shared.address.clone(),
-        after: shared.options.timeout.unwrap_or_default(),
-    }
 }
 
 /// Replaces the connection by a new one. Waits for an answer for at most `patience`.

@@ -12,10 +12,10 @@ use crate::remote::connection::{Request, answered};
 use crate::remote::handle::Handle;
 use crate::remote::requests::arrays;
 use crate::remote::server::Server;
+use crate::timeout::Timeout;
 use farcall_idl::{Interface, Layout, Mode, Order};
 use farcall_rpc_proto::{ArrayForm, HandleId, HandleRecord, Pull, Put, Receipt, Write};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Arrays that a server has for one call: those that it has read, and results that it writes to
 /// addresses when the call has ended. They are dropped after the call.
@@ -110,15 +110,15 @@ impl OwnArrays {
         }
     }
 
-    /// Writes all results of a call that has this outcome. Its caller asked for it at `asked`.
-    pub(crate) fn finish(&mut self, outcome: Outcome, asked: Instant) -> Result<Outcome, Error> {
+    /// Writes all results of a call that has this outcome. `timeout` is that of the call.
+    pub(crate) fn finish(&mut self, outcome: Outcome, timeout: Timeout) -> Result<Outcome, Error> {
         let mut outcome = outcome;
         loop {
             match self.after(outcome) {
                 After::Again(mut attempt) => {
                     // Nobody else has the attempt.
                     if let Some(attempt) = Arc::get_mut(&mut attempt) {
-                        attempt.request.count_from(asked);
+                        attempt.request.within(timeout);
                     }
                     outcome = attempt.wait_shared()?;
                 }
@@ -182,28 +182,35 @@ impl Handle {
 
 impl Server {
     /// Makes the server read a source. Returns the array, and whether it belongs to the caller, who
-    /// must drop it. Otherwise the server keeps it for further requests. The time-out counts from
-    /// `asked`.
+    /// must drop it. Otherwise the server keeps it for further requests. `timeout` is that of the
+    /// call.
     pub(crate) fn read_source(
         &self,
         source: &Source,
         form: ArrayForm,
         stays: bool,
-        asked: Instant,
+        timeout: Timeout,
     ) -> Result<(Handle, bool), Error> {
         let pull = pull_of(source, form, stays);
-        let record = self.persist(|| {
-            let mut request = arrays::begin_pull(&self.connection()?, &pull)?;
-            request.count_from(asked);
+        let record = self.persist_within(timeout, || {
+            let mut request = arrays::begin_pull(&self.connection_by(timeout)?, &pull)?;
+            request.within(timeout);
             request.answer(answered!(Handle))
         })?;
         Ok(self.has_read(record))
     }
 
-    /// Begins to make the server read a source.
-    pub(crate) fn begin_to_read(&self, source: &Source, form: ArrayForm) -> Result<Attempt, Error> {
+    /// Begins to make the server read a source, for a call with this time-out.
+    pub(crate) fn begin_to_read(
+        &self,
+        source: &Source,
+        form: ArrayForm,
+        timeout: Timeout,
+    ) -> Result<Attempt, Error> {
         let pull = pull_of(source, form, false);
-        let request = self.persist(|| arrays::begin_pull(&self.connection()?, &pull))?;
+        let ask = || arrays::begin_pull(&self.connection_by(timeout)?, &pull);
+        let mut request = self.persist_within(timeout, ask)?;
+        request.within(timeout);
         Ok(Attempt::reading(request))
     }
 
@@ -213,18 +220,18 @@ impl Server {
         (Handle::new(self.clone(), record), is_own)
     }
 
-    /// Makes the server read the sources among the IN arguments of a call that its caller asked for
-    /// at `asked`.
+    /// Makes the server read the sources among the IN arguments of a call. `timeout` is that of the
+    /// call.
     pub(super) fn read_sources(
         &self,
         interface: &Interface,
         arguments: &mut [Argument<'_>],
-        asked: Instant,
+        timeout: Timeout,
     ) -> Result<(Vec<(usize, Argument<'static>)>, OwnArrays), Error> {
         let (mut before, mut own) = (Vec::new(), OwnArrays::default());
         for (index, source) in sources(interface, arguments) {
             let form = wanted_form(interface, index);
-            let (handle, is_own) = self.read_source(&source, form, false, asked)?;
+            let (handle, is_own) = self.read_source(&source, form, false, timeout)?;
             arguments[index] = Argument::Handle(own.take(handle, is_own));
             before.push((index, Argument::Source(source)));
         }

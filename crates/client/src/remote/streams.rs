@@ -16,6 +16,7 @@ use crate::remote::function::Function;
 use crate::remote::paths::Direction;
 use crate::remote::requests::arrays;
 use crate::remote::server::{Server, may_add_connections};
+use crate::timeout::Timeout;
 use farcall_idl::{ArrayLayout, Interface, Layout, Mode};
 use farcall_rpc_proto::{ArrayForm, ArrayPart, HandleId};
 use std::collections::VecDeque;
@@ -165,14 +166,14 @@ impl Function {
         lent: &[Lent],
         start: Instant,
     ) -> Result<Option<Outcome>, Error> {
-        let deadline = connection.deadline_from(prepared.asked());
+        let timeout = prepared.timeout();
         let of = |wanted: fn(Mode) -> bool| {
             let arrays = lent.iter().filter(|array| wanted(array.mode));
             arrays.map(|array| array.whole).collect::<Vec<Part>>()
         };
         let server = self.server();
         let sent = of(Mode::is_sent);
-        let there = match travel(server, connection, Direction::There, &sent, deadline) {
+        let there = match travel(server, connection, Direction::There, &sent, timeout) {
             // The call has not begun, so it can be made in the ordinary way.
             Err(Error::Failed(_)) | Ok(None) => return Ok(None),
             Ok(Some(seconds)) => seconds,
@@ -187,7 +188,7 @@ impl Function {
         let begun = unsafe { self.begin(prepared, arguments) };
         let outcome = begun.and_then(|mut attempt| {
             // The time-out is that of the whole call, with the arrays that travel apart from it.
-            attempt.request.keep_deadline(deadline);
+            attempt.request.within(timeout);
             attempt.wait()
         });
         for (array, argument) in lent.iter().zip(kept) {
@@ -201,7 +202,7 @@ impl Function {
             ..
         } = outcome?;
         let returned = of(Mode::is_returned);
-        let back = travel(server, connection, Direction::Back, &returned, deadline);
+        let back = travel(server, connection, Direction::Back, &returned, timeout);
         let back = back.map_err(|error| after_call(connection.address(), error))?;
         let total = start.elapsed().as_secs_f64();
         let (send, recv) = (times.send + there, times.recv + back.unwrap_or(0.0));
@@ -269,7 +270,7 @@ fn travel(
     first: &Arc<Connection>,
     direction: Direction,
     arrays: &[Part],
-    deadline: Option<Instant>,
+    timeout: Timeout,
 ) -> Result<Option<f64>, Error> {
     let start = Instant::now();
     let mut queue: VecDeque<Part> = arrays.iter().flat_map(pieces).collect();
@@ -291,7 +292,7 @@ fn travel(
         if lines.iter().all(|line| line.pieces.is_empty()) {
             break;
         }
-        wait(&lines, first, deadline)?;
+        wait(&lines, first, timeout)?;
         let untried = queue.len();
         let moved = collect(server, &mut lines, &mut queue)?;
         leave_stalled(server, &mut lines, &mut queue);
@@ -420,16 +421,16 @@ fn fill(
 fn wait(
     lines: &[StreamConnection],
     first: &Arc<Connection>,
-    deadline: Option<Instant>,
+    timeout: Timeout,
 ) -> Result<(), Error> {
     let requests = lines.iter().flat_map(|line| line.pieces.iter());
     let requests: Vec<&Request> = requests.map(|(request, _)| request).collect();
     let soon = Instant::now() + STALLED / 4;
-    let until = deadline.map_or(soon, |deadline| deadline.min(soon));
+    let until = timeout.end().map_or(soon, |end| end.min(soon));
     let ended = wait_for_any(&requests, Some(until))?;
-    match ended || deadline.is_none_or(|deadline| Instant::now() < deadline) {
+    match ended || !timeout.has_passed() {
         true => Ok(()),
-        false => Err(first.timed_out()),
+        false => Err(timeout.error(first.address())),
     }
 }
 

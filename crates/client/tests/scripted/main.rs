@@ -5,12 +5,12 @@ mod server;
 mod several;
 
 use farcall_client::{
-    Argument, Callback, CallbackArguments, Error, FailureKind, Fault, Options, Output, Scalar,
-    Server,
+    Argument, Callback, CallbackArguments, Error, FailureKind, Fault, Function, Options, Output,
+    Scalar, Server,
 };
 use server::{
     Script, call_frames, cut, failure, frame, goodbye, hello, interface, interface_text, listing,
-    whole_call,
+    read_frame, whole_call,
 };
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -40,8 +40,10 @@ fn patient() -> Options {
 
 /// Arrays as `scale` in the scripted server takes them: x is IN and doubled, y is INOUT.
 fn scale(address: &str, options: Options) -> Result<(Vec<f64>, Vec<i32>), Error> {
-    let server = Server::connect(address, options)?;
-    let function = server.function("scale")?;
+    scale_by(&Server::connect(address, options)?.function("scale")?)
+}
+
+fn scale_by(function: &Function) -> Result<(Vec<f64>, Vec<i32>), Error> {
     let x: Vec<u8> = [1.5f64, -2.0, 1e300]
         .iter()
         .flat_map(|v| v.to_ne_bytes())
@@ -463,6 +465,47 @@ fn the_longest_time_outs_are_no_time_outs() {
 }
 
 #[test]
+fn the_time_out_of_a_function_takes_the_place_of_that_of_the_connection() {
+    let script = Script::late(whole_call(false, 1000), 2 * PATIENCE);
+    let server = Server::connect(&script.address(), options()).unwrap();
+    let function = server.function("scale").unwrap();
+    assert!(scale_by(&function.with_timeout(Some(BOUND))).is_ok());
+    let script = Script::late(whole_call(false, 1000), 2 * PATIENCE);
+    let server = Server::connect(&script.address(), patient()).unwrap();
+    let function = server.function("scale").unwrap();
+    let late = scale_by(&function.with_timeout(Some(PATIENCE))).unwrap_err();
+    assert!(
+        matches!(late, Error::Timeout { after, .. } if after == PATIENCE),
+        "{late}"
+    );
+}
+
+#[test]
+fn the_time_out_of_a_function_holds_while_its_server_is_looked_for() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("farcall://{}", listener.local_addr().unwrap());
+    let peer = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        for answer in [hello(1, 1), interface(1, 7, &interface_text())] {
+            read_frame(&mut stream);
+            stream.write_all(&answer).unwrap();
+        }
+        listener
+    });
+    let function = Server::connect(&address, patient()).unwrap();
+    let function = function.function("scale").unwrap();
+    // The first connection ends, and nobody greets on another one.
+    let _listener = peer.join().unwrap();
+    let start = Instant::now();
+    let late = scale_by(&function.with_timeout(Some(PATIENCE))).unwrap_err();
+    assert!(
+        matches!(late, Error::Timeout { after, .. } if after == PATIENCE),
+        "{late}"
+    );
+    assert!(start.elapsed() < BOUND / 2);
+}
+
+#[test]
 fn nobody_there_is_an_error_at_once() {
     let script = Script::closing(vec![]);
     let address = script.address();
@@ -481,10 +524,7 @@ fn threads_do_not_wait_for_a_connection_one_after_the_other() {
     let address = format!("farcall://{}", listener.local_addr().unwrap());
     let peer = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        let mut header = [0; 16];
-        stream.read_exact(&mut header).unwrap();
-        let length = u32::from_le_bytes(header[..4].try_into().unwrap());
-        stream.read_exact(&mut vec![0; length as usize]).unwrap();
+        read_frame(&mut stream);
         stream.write_all(&hello(1, 1)).unwrap();
         listener
     });
@@ -516,10 +556,7 @@ fn draining(most: usize) -> String {
             let mut stream = stream.unwrap();
             std::thread::spawn(move || {
                 for answer in [hello(1, 1), failure(1, 26, "it drains")] {
-                    let mut header = [0; 16];
-                    stream.read_exact(&mut header).unwrap();
-                    let length = u32::from_le_bytes(header[..4].try_into().unwrap());
-                    stream.read_exact(&mut vec![0; length as usize]).unwrap();
+                    read_frame(&mut stream);
                     stream.write_all(&answer).unwrap();
                 }
                 while stream.read(&mut [0]).is_ok_and(|count| count > 0) {}
@@ -562,12 +599,8 @@ fn an_interrupt_ends_the_wait_for_the_successor_of_a_server() {
 fn data_until_given_up(mut stream: TcpStream) -> Vec<u8> {
     let mut data = Vec::new();
     loop {
-        let mut header = [0; 16];
-        stream.read_exact(&mut header).unwrap();
-        let length = u32::from_le_bytes(header[..4].try_into().unwrap());
-        let mut payload = vec![0; length as usize];
-        stream.read_exact(&mut payload).unwrap();
-        match header[4] {
+        let (kind, payload) = read_frame(&mut stream);
+        match kind {
             6 => {}
             7 => data.extend(payload),
             _ => return data,
@@ -583,10 +616,7 @@ fn announced_data_of_a_call_that_is_given_up_stay_what_they_are() {
     let peer = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         for answer in [hello(1, 1), interface(1, 7, server::TAKE)] {
-            let mut header = [0; 16];
-            stream.read_exact(&mut header).unwrap();
-            let length = u32::from_le_bytes(header[..4].try_into().unwrap());
-            stream.read_exact(&mut vec![0; length as usize]).unwrap();
+            read_frame(&mut stream);
             stream.write_all(&answer).unwrap();
         }
         goes_on.recv().unwrap();

@@ -1,12 +1,12 @@
 //! Tests of waiting for the first of several calls, at one server or at many, from several threads.
 //! Every wait must end when one of its calls ends, whichever thread moves the bytes.
 
-use super::server::{self, Script, whole_call};
+use super::server::{self, Script, read_frame, whole_call};
 use farcall_client::{
     Argument, Error, FailureKind, Options, Outcome, Output, Pending, Scalar, Server, wait_any,
 };
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::Write;
+use std::net::TcpListener;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -156,13 +156,6 @@ fn a_panic_of_on_interrupt_leaves_the_socket_to_others() {
     panics.store(false, Ordering::Relaxed);
     call.wait_timeout(BOUND).unwrap();
     assert!(matches!(call.take(), Some(Ok(_))));
-}
-
-fn read_frame(stream: &mut TcpStream) {
-    let mut header = [0; 16];
-    stream.read_exact(&mut header).unwrap();
-    let length = u32::from_le_bytes(header[..4].try_into().unwrap());
-    stream.read_exact(&mut vec![0; length as usize]).unwrap();
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::progress::Progress;
 use crate::remote::callbacks::{self, Callbacks};
 use crate::remote::files::Files;
 use crate::remote::requests::functions;
+use crate::timeout::Timeout;
 use farcall_rpc_proto::client::Answer;
 use farcall_rpc_proto::{CallId, CallName, FailureKind, Times};
 use farcall_spin::Waiter;
@@ -24,7 +25,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Request {
     pub(super) connection: Arc<Connection>,
     pub(super) id: CallId,
-    pub(super) deadline: Option<Instant>,
+    timeout: Timeout,
     /// Work that a running call asks of its caller. `None` for other requests.
     pub(super) reply: Option<Reply>,
     /// Why a callback failed.
@@ -73,11 +74,11 @@ impl Drop for Seated<'_> {
 
 impl Request {
     pub(super) fn new(connection: Arc<Connection>, id: CallId) -> Request {
-        let timeout = connection.options.timeout;
+        let timeout = Timeout::from_now(connection.options.timeout);
         Request {
             connection,
             id,
-            deadline: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
+            timeout,
             reply: None,
             failed: Mutex::new(None),
             worker: Mutex::new(None),
@@ -164,8 +165,8 @@ impl Request {
 
     /// Waits until the request has ended, within its own timeout.
     pub(crate) fn wait_out(&self) -> Result<(), Error> {
-        let timeout = self.connection.options.timeout.unwrap_or_default();
-        self.wait(self.deadline, timeout)
+        let after = self.timeout.after.unwrap_or_default();
+        self.wait(self.timeout.end(), after)
     }
 
     /// Whether results had begun to arrive when the connection was lost.
@@ -173,19 +174,14 @@ impl Request {
         self.connection.lock().was_returning(self.id)
     }
 
-    /// When its time-out passes.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.deadline
+    /// Its time-out.
+    pub(crate) fn timeout(&self) -> Timeout {
+        self.timeout
     }
 
-    /// Lets its time-out count from `start`, when the call of which it is a part began.
-    pub(crate) fn count_from(&mut self, start: Instant) {
-        self.deadline = self.connection.deadline_from(start);
-    }
-
-    /// Lets it end at the deadline of the request that it takes over from.
-    pub(crate) fn keep_deadline(&mut self, deadline: Option<Instant>) {
-        self.deadline = deadline;
+    /// Gives it the time-out of the call of which it is a part.
+    pub(crate) fn within(&mut self, timeout: Timeout) {
+        self.timeout = timeout;
     }
 
     /// Gives the request up. Its memory is no longer touched, and every wait for it ends.
