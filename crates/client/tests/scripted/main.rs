@@ -481,10 +481,7 @@ fn threads_do_not_wait_for_a_connection_one_after_the_other() {
     let address = format!("farcall://{}", listener.local_addr().unwrap());
     let peer = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        let mut header = [0; 16];
-        stream.read_exact(&mut header).unwrap();
-        let length = u32::from_le_bytes(header[..4].try_into().unwrap());
-        stream.read_exact(&mut vec![0; length as usize]).unwrap();
+        server::read_frame(&mut stream);
         stream.write_all(&hello(1, 1)).unwrap();
         listener
     });
@@ -511,10 +508,7 @@ fn draining(most: usize) -> String {
             let mut stream = stream.unwrap();
             std::thread::spawn(move || {
                 for answer in [hello(1, 1), failure(1, 26, "it drains")] {
-                    let mut header = [0; 16];
-                    stream.read_exact(&mut header).unwrap();
-                    let length = u32::from_le_bytes(header[..4].try_into().unwrap());
-                    stream.read_exact(&mut vec![0; length as usize]).unwrap();
+                    server::read_frame(&mut stream);
                     stream.write_all(&answer).unwrap();
                 }
                 while stream.read(&mut [0]).is_ok_and(|count| count > 0) {}
@@ -557,14 +551,9 @@ fn an_interrupt_ends_the_wait_for_the_successor_of_a_server() {
 fn data_until_given_up(mut stream: TcpStream) -> Vec<u8> {
     let mut data = Vec::new();
     loop {
-        let mut header = [0; 16];
-        stream.read_exact(&mut header).unwrap();
-        let length = u32::from_le_bytes(header[..4].try_into().unwrap());
-        let mut payload = vec![0; length as usize];
-        stream.read_exact(&mut payload).unwrap();
-        match header[4] {
-            6 => {}
-            7 => data.extend(payload),
+        match server::read_frame(&mut stream) {
+            (6, _) => {}
+            (7, payload) => data.extend(payload),
             _ => return data,
         }
     }
@@ -578,10 +567,7 @@ fn announced_data_of_a_call_that_is_given_up_stay_what_they_are() {
     let peer = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         for answer in [hello(1, 1), interface(1, 7, server::TAKE)] {
-            let mut header = [0; 16];
-            stream.read_exact(&mut header).unwrap();
-            let length = u32::from_le_bytes(header[..4].try_into().unwrap());
-            stream.read_exact(&mut vec![0; length as usize]).unwrap();
+            server::read_frame(&mut stream);
             stream.write_all(&answer).unwrap();
         }
         goes_on.recv().unwrap();

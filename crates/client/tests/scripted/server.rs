@@ -45,6 +45,16 @@ pub(crate) fn frame(kind: u8, call: u64, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// Reads the next frame of a client: its kind and its payload.
+pub(crate) fn read_frame(stream: &mut TcpStream) -> (u8, Vec<u8>) {
+    let mut header = [0; 16];
+    stream.read_exact(&mut header).unwrap();
+    let length = u32::from_le_bytes(header[..4].try_into().unwrap());
+    let mut payload = vec![0; length as usize];
+    stream.read_exact(&mut payload).unwrap();
+    (header[4], payload)
+}
+
 fn text(text: &str) -> Vec<u8> {
     let length = (text.len() as u16).to_be_bytes();
     [&[0x79], &length[..], text.as_bytes()].concat()

@@ -5,8 +5,8 @@ use super::server::{self, Script, whole_call};
 use farcall_client::{
     Argument, Error, FailureKind, Options, Outcome, Output, Pending, Scalar, Server, wait_any,
 };
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::Write;
+use std::net::TcpListener;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -158,13 +158,6 @@ fn a_panic_of_on_interrupt_leaves_the_socket_to_others() {
     assert!(matches!(call.take(), Some(Ok(_))));
 }
 
-fn read_frame(stream: &mut TcpStream) {
-    let mut header = [0; 16];
-    stream.read_exact(&mut header).unwrap();
-    let length = u32::from_le_bytes(header[..4].try_into().unwrap());
-    stream.read_exact(&mut vec![0; length as usize]).unwrap();
-}
-
 #[test]
 fn a_wait_ends_in_time_while_another_thread_moves_the_call() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -174,7 +167,7 @@ fn a_wait_ends_in_time_while_another_thread_moves_the_call() {
         let (mut stream, _) = listener.accept().unwrap();
         let interface = server::interface(1, 7, "Define f(IN int n) Calls \"C\" f(n);");
         for answer in [server::hello(1, 1), interface, server::goodbye("it drains")] {
-            read_frame(&mut stream);
+            server::read_frame(&mut stream);
             stream.write_all(&answer).unwrap();
         }
         // Nobody greets the client when it comes again.
@@ -212,10 +205,10 @@ fn chatterbox() -> String {
             let mut stream = stream.unwrap();
             let interface = server::interface(1, 7, "Define f(IN int n) Calls \"C\" f(n);");
             for answer in [server::hello_of_a_forwarder(), interface] {
-                read_frame(&mut stream);
+                server::read_frame(&mut stream);
                 stream.write_all(&answer).unwrap();
             }
-            read_frame(&mut stream);
+            server::read_frame(&mut stream);
             let lines = server::printed(b"line\n").repeat(1 << 12);
             let begin = Instant::now();
             while begin.elapsed() < BOUND && stream.write_all(&lines).is_ok() {}
