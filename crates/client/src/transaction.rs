@@ -12,16 +12,15 @@ mod step;
 
 pub use recording::{Identity, Input, Recording};
 
-use crate::argument::Argument;
+use crate::argument::{Argument, Held};
 use crate::call::{LaidOut, Prepared, Travel};
-use crate::callback::Callback;
 use crate::error::Error;
 use crate::function::Function;
 use crate::output::Output;
 use crate::remote::{self, Handle};
 use crate::server::Server;
 use crate::trace;
-use farcall_idl::{ArrayLayout, Interface, Mode, Order, Scalar};
+use farcall_idl::{ArrayLayout, Interface, Mode, Order};
 use farcall_rpc_proto::{ArrayForm, HandleId, TraceContext};
 use farcall_schedule::dataflow::{self, Access, Datum, Graph, Misuse, Use};
 use std::collections::HashMap;
@@ -71,26 +70,12 @@ struct Recorded {
     /// The layout before arrays get locations, and with stored arrays in theirs.
     laid_out: LaidOut,
     prepared: Prepared,
-    arguments: Vec<RecordedArgument>,
+    /// Who records a call promises that its arrays outlive the transaction and are left alone. The
+    /// graph keeps apart calls that use the same bytes.
+    arguments: Vec<Held>,
     ways: ArgumentOptions,
     order: Order,
 }
-
-/// An argument of a recorded call.
-#[derive(Clone)]
-enum RecordedArgument {
-    Scalar(Scalar),
-    In(*const u8, usize),
-    Out(*mut u8, usize),
-    Skip,
-    Function(Callback),
-}
-
-// SAFETY: who records a call promises that its arrays outlive the transaction and are left alone.
-// The graph keeps apart calls that use the same bytes.
-unsafe impl Send for RecordedArgument {}
-// SAFETY: as above.
-unsafe impl Sync for RecordedArgument {}
 
 /// Options of a recorded call's arguments.
 #[derive(Clone, Debug, Default)]
@@ -175,14 +160,13 @@ impl Transaction {
         if let Some((param, reason)) = unfit(function, arguments) {
             return Err(misuse(param, reason));
         }
-        let mut kept: Vec<RecordedArgument> =
-            arguments.iter_mut().map(RecordedArgument::new).collect();
+        let mut kept: Vec<Held> = arguments.iter_mut().map(Held::of).collect();
         let arguments = with_handles(arguments, &ways.deferred);
         let mut prepared = function.prepare(laid_out, &arguments, Travel::Both)?;
         prepared.call.trace = function.cause().or_else(|| self.trace());
         for (kept, scalar) in kept.iter_mut().zip(&prepared.call.scalars) {
-            if let (RecordedArgument::Skip, Some(scalar)) = (&*kept, scalar) {
-                *kept = RecordedArgument::Scalar(scalar.clone());
+            if let (Held::Skip, Some(scalar)) = (&*kept, scalar) {
+                *kept = Held::Scalar(scalar.clone());
             }
         }
         let laid_out = prepared.laid_out(function.description());
@@ -333,47 +317,6 @@ impl Recorded {
         let mut function = remote::same_function(server, (&self.qualified, &self.text))?;
         function.terms.output = self.output.clone();
         Ok(function)
-    }
-}
-
-impl RecordedArgument {
-    fn new(argument: &mut Argument<'_>) -> RecordedArgument {
-        match argument {
-            Argument::Scalar(scalar) => RecordedArgument::Scalar(scalar.clone()),
-            Argument::In(_) | Argument::Out(_) | Argument::Array(_) => {
-                let memory = argument.memory();
-                match memory.writable {
-                    true => RecordedArgument::Out(memory.start, memory.bytes),
-                    false => RecordedArgument::In(memory.start.cast_const(), memory.bytes),
-                }
-            }
-            Argument::Skip | Argument::Handle(_) | Argument::Named(_) | Argument::Source(_) => {
-                RecordedArgument::Skip
-            }
-            Argument::Function(function) => RecordedArgument::Function(function.clone()),
-        }
-    }
-}
-
-impl RecordedArgument {
-    /// The argument itself.
-    ///
-    /// # Safety
-    /// Its array is there, and nobody else uses it in a conflicting way.
-    unsafe fn argument<'a>(&self) -> Argument<'a> {
-        match self {
-            RecordedArgument::Scalar(scalar) => Argument::Scalar(scalar.clone()),
-            // SAFETY: the caller's promise.
-            RecordedArgument::In(start, bytes) => unsafe {
-                Argument::In(std::slice::from_raw_parts(*start, *bytes))
-            },
-            // SAFETY: the caller's promise.
-            RecordedArgument::Out(start, bytes) => unsafe {
-                Argument::Out(std::slice::from_raw_parts_mut(*start, *bytes))
-            },
-            RecordedArgument::Skip => Argument::Skip,
-            RecordedArgument::Function(function) => Argument::Function(function.clone()),
-        }
     }
 }
 

@@ -403,7 +403,7 @@ pub struct TimeParts {
     /// Transfer of the results.
     #[n(3)]
     pub down_s: f64,
-    /// Processor elements.
+    /// Processor elements that the call would use.
     #[n(4)]
     pub pes: u32,
     /// Spread: two thirds of such calls take between the sum divided by this and the sum times
@@ -435,7 +435,7 @@ pub struct Offer {
     /// Address of the server.
     #[n(1)]
     pub address: String,
-    /// Predicted times of the call there.
+    /// The parts of the call's time there.
     #[n(2)]
     pub terms: Option<TimeParts>,
     /// Why the server cannot run the call.

@@ -24,16 +24,17 @@ impl<'de> DeserializeSeed<'de> for Given<'_> {
 }
 
 impl Given<'_> {
-    /// The elements of lists in lists.
-    fn finish<E: de::Error>(&self, elements: Elements) -> Result<Array, E> {
+    /// The elements of lists in lists, or of a number, which `read` passes to the first level.
+    fn of<E: de::Error>(&self, read: impl FnOnce(Level<'_>) -> Result<(), E>) -> Result<Array, E> {
+        let mut elements = Elements::new(self.0);
+        read(Level(&mut elements, 0))?;
         let name = &self.0.name;
-        let array = elements.finish().ok_or_else(|| {
+        elements.finish().ok_or_else(|| {
             E::custom(format!(
                 "argument `{name}`: expected lists of equal length, and a complex number as [real, \
                  imaginary]"
             ))
-        })?;
-        Ok(array)
+        })
     }
 }
 
@@ -50,27 +51,19 @@ impl<'de> Visitor<'de> for Given<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Array, A::Error> {
-        let mut elements = Elements::new(self.0);
-        Level(&mut elements, 0).visit_seq(list)?;
-        self.finish(elements)
+        self.of(|level| level.visit_seq(list))
     }
 
     fn visit_i64<E: de::Error>(self, value: i64) -> Result<Array, E> {
-        let mut elements = Elements::new(self.0);
-        Level(&mut elements, 0).visit_i64(value)?;
-        self.finish(elements)
+        self.of(|level| level.visit_i64(value))
     }
 
     fn visit_u64<E: de::Error>(self, value: u64) -> Result<Array, E> {
-        let mut elements = Elements::new(self.0);
-        Level(&mut elements, 0).visit_u64(value)?;
-        self.finish(elements)
+        self.of(|level| level.visit_u64(value))
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Array, E> {
-        let mut elements = Elements::new(self.0);
-        Level(&mut elements, 0).visit_f64(value)?;
-        self.finish(elements)
+        self.of(|level| level.visit_f64(value))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Array, A::Error> {

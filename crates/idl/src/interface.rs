@@ -350,7 +350,8 @@ impl Mode {
 }
 
 /// Type of a scalar or of an array's elements. Widths are the same on every machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Type {
     /// One byte; as a scalar, a character.
     Char,
@@ -363,16 +364,22 @@ pub enum Type {
     /// 64 bit.
     LongLong,
     /// 8 bit; a number, not a character.
+    #[strum(to_string = "signed char")]
     SignedChar,
     /// 8 bit, unsigned.
+    #[strum(to_string = "unsigned char")]
     UnsignedChar,
     /// 16 bit, unsigned.
+    #[strum(to_string = "unsigned short")]
     UnsignedShort,
     /// 32 bit, unsigned.
+    #[strum(to_string = "unsigned int")]
     UnsignedInt,
     /// 64 bit, unsigned.
+    #[strum(to_string = "unsigned long")]
     UnsignedLong,
     /// 64 bit, unsigned.
+    #[strum(to_string = "unsigned longlong")]
     UnsignedLongLong,
     /// IEEE 754 binary32.
     Float,
@@ -386,6 +393,7 @@ pub enum Type {
     String,
     /// `string[length]`: text of at most `length` bytes. Only in arrays, whose last dimension is
     /// the length. Each text has a field of `length` bytes; the bytes after the text are NUL.
+    #[strum(to_string = "string")]
     FixedString,
     /// Name of a file whose contents travel.
     Filename,
@@ -464,26 +472,7 @@ impl Type {
 
     /// The name in an interface file.
     pub fn name(self) -> &'static str {
-        match self {
-            Type::Char => "char",
-            Type::Short => "short",
-            Type::Int => "int",
-            Type::Long => "long",
-            Type::LongLong => "longlong",
-            Type::SignedChar => "signed char",
-            Type::UnsignedChar => "unsigned char",
-            Type::UnsignedShort => "unsigned short",
-            Type::UnsignedInt => "unsigned int",
-            Type::UnsignedLong => "unsigned long",
-            Type::UnsignedLongLong => "unsigned longlong",
-            Type::Float => "float",
-            Type::Double => "double",
-            Type::SComplex => "scomplex",
-            Type::DComplex => "dcomplex",
-            Type::String | Type::FixedString => "string",
-            Type::Filename => "filename",
-            Type::FilePointer => "filepointer",
-        }
+        self.into()
     }
 }
 

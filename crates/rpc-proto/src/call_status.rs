@@ -6,7 +6,7 @@ use crate::ids::JobId;
 use crate::{CallId, Nanos};
 use alloc::string::String;
 use minicbor::{Decode, Encode};
-use strum::FromRepr;
+use strum::{FromRepr, IntoStaticStr};
 
 /// Feature bit: the server tells the status of calls that are under way.
 pub const CALL_STATUS: u64 = 1 << 21;
@@ -21,8 +21,9 @@ pub enum CallName {
 }
 
 /// How far a call has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, FromRepr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, FromRepr, IntoStaticStr)]
 #[cbor(index_only)]
+#[strum(serialize_all = "lowercase")]
 #[repr(u8)]
 pub enum CallPhase {
     /// Its arguments are on their way, or wait for memory.
@@ -45,13 +46,7 @@ pub enum CallPhase {
 impl CallPhase {
     /// Its name.
     pub fn name(self) -> &'static str {
-        match self {
-            CallPhase::Arriving => "arriving",
-            CallPhase::Waiting => "waiting",
-            CallPhase::Running => "running",
-            CallPhase::Returning => "returning",
-            CallPhase::Over => "over",
-        }
+        self.into()
     }
 }
 

@@ -21,7 +21,7 @@ pub const HEAD_BYTES: usize = 68;
 pub const MOST_PAYLOAD: usize = 16 << 20;
 
 /// What a frame says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::FromRepr)]
 #[repr(u8)]
 pub enum Kind {
     /// A call with all that is known about it.
@@ -38,18 +38,6 @@ pub enum Kind {
     Arguments = 6,
     /// At the end of a file: the call whose results it has.
     Result = 7,
-}
-
-impl Kind {
-    const ALL: [Kind; 7] = [
-        Kind::Call,
-        Kind::Status,
-        Kind::Forget,
-        Kind::Snapshot,
-        Kind::Clock,
-        Kind::Arguments,
-        Kind::Result,
-    ];
 }
 
 /// The head of a frame.
@@ -137,7 +125,7 @@ pub fn decode(bytes: &[u8]) -> Option<Result<Head, Newer>> {
     if !head.starts_with(&MAGIC) || crc32fast::hash(covered) != short(head, HEAD_BYTES - 4) {
         return None;
     }
-    let kind = Kind::ALL.into_iter().find(|kind| *kind as u8 == head[40]);
+    let kind = Kind::from_repr(head[40]);
     let (Some(kind), VERSION) = (kind, head[41]) else {
         return Some(Err(Newer(head[41])));
     };

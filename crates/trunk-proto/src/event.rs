@@ -2,7 +2,6 @@
 //! writes them. `status` has the figures.
 
 use crate::Mac;
-use core::fmt;
 
 /// A change that is of interest to an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,30 +56,23 @@ pub enum Event {
 }
 
 /// Why a node cannot be a peer, and what to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 pub enum Misfit {
     /// This node has a key, and the other has none.
+    #[strum(to_string = "it has no key: start it with the `--key-file` of this trunk")]
     NoKey,
     /// The keys differ.
+    #[strum(to_string = "its key differs: start all nodes with the same `--key-file`")]
     OtherKey,
     /// The other node has a key, and this one has none.
+    #[strum(to_string = "it has a key and this node has none: start this node with `--key-file`")]
     Key,
     /// The other node has the key, but its version does not encrypt data frames.
+    #[strum(to_string = "its version of Farcall does not encrypt frames: update it")]
     Older,
     /// The other node has a newer version.
+    #[strum(to_string = "its version of Farcall is newer: update this node")]
     Newer,
-}
-
-impl fmt::Display for Misfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Misfit::NoKey => "it has no key: start it with the `--key-file` of this trunk",
-            Misfit::OtherKey => "its key differs: start all nodes with the same `--key-file`",
-            Misfit::Key => "it has a key and this node has none: start this node with `--key-file`",
-            Misfit::Older => "its version of Farcall does not encrypt frames: update it",
-            Misfit::Newer => "its version of Farcall is newer: update this node",
-        })
-    }
 }
 
 /// An address that two nodes use.
@@ -95,53 +87,39 @@ pub struct Conflict {
 }
 
 /// Whose address is in conflict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 pub enum ConflictKind {
     /// Another node sends from the address of this node's link.
+    #[strum(to_string = "another node sends from the address of this link")]
     OwnLink,
     /// Another node has the address of this node's virtual interface.
+    #[strum(to_string = "another node has the address of this trunk")]
     OwnNode,
     /// Two peers send from one address.
+    #[strum(to_string = "two nodes send from this address")]
     PeerLink,
     /// Two nodes have one address of their virtual interfaces.
+    #[strum(to_string = "two nodes have this address")]
     PeerNode,
 }
 
-impl fmt::Display for ConflictKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ConflictKind::OwnLink => "another node sends from the address of this link",
-            ConflictKind::OwnNode => "another node has the address of this trunk",
-            ConflictKind::PeerLink => "two nodes send from this address",
-            ConflictKind::PeerNode => "two nodes have this address",
-        })
-    }
-}
-
 /// Why a link was taken out of use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 pub enum Reason {
     /// The peer is heard on another link but not on this one.
+    #[strum(to_string = "silent while another link is heard")]
     Silent,
     /// The peer reports that it does not hear this node on this link.
+    #[strum(to_string = "the peer does not hear this node on it")]
     Unheard,
     /// This node's interface has no carrier.
+    #[strum(to_string = "no carrier")]
     Carrier,
     /// Far fewer frames arrive over this link than over another (policy `round-robin`, as
     /// published).
+    #[strum(to_string = "far fewer frames than on another link")]
     Behind,
     /// The peer is heard on no link.
+    #[strum(to_string = "the peer is heard on no link")]
     PeerLost,
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Reason::Silent => "silent while another link is heard",
-            Reason::Unheard => "the peer does not hear this node on it",
-            Reason::Carrier => "no carrier",
-            Reason::Behind => "far fewer frames than on another link",
-            Reason::PeerLost => "the peer is heard on no link",
-        })
-    }
 }

@@ -27,7 +27,8 @@ const MOST: Nanos = 120 * MILLISECOND;
 /// ```text
 /// Down --heartbeat--> Joining --3 in a row--> Up --silence, carrier, peer report--> Down
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum State {
     Down,
     Joining(u32),
@@ -36,11 +37,7 @@ pub(crate) enum State {
 
 impl State {
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            State::Down => "down",
-            State::Joining(_) => "joining",
-            State::Up => "up",
-        }
+        self.into()
     }
 }
 

@@ -276,6 +276,13 @@ pub fn farcall_as(user: u32) -> Command {
     command
 }
 
+/// Processes whose command line contains a word.
+pub fn processes(word: &str) -> usize {
+    let folders = std::fs::read_dir("/proc").expect("Linux").flatten();
+    let lines = folders.filter_map(|folder| std::fs::read(folder.path().join("cmdline")).ok());
+    lines.filter(|line| text(line).contains(word)).count()
+}
+
 /// Bytes as text.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()

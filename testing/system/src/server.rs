@@ -235,6 +235,14 @@ impl ServerProcess {
         format!("unix://{}", socket(self.folder()).display())
     }
 
+    /// Its memory that is not on the disk, in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().nth(1));
+        kilobytes.unwrap().parse::<u64>().unwrap() << 10
+    }
+
     /// A connection of a client.
     pub fn connect(&self) -> farcall_client::Server {
         connect(self.address())
@@ -356,6 +364,16 @@ impl ServerProcess {
 /// A connection of a client.
 pub fn connect(address: &str) -> farcall_client::Server {
     farcall_client::Server::connect(address, Options::default()).expect("it listens")
+}
+
+/// The kind and the message of a refusal.
+pub fn refusal<T: std::fmt::Debug>(
+    result: Result<T, farcall_client::Error>,
+) -> (farcall_client::FailureKind, String) {
+    match result {
+        Err(farcall_client::Error::Failed(failure)) => (failure.kind, failure.message),
+        other => panic!("not refused: {other:?}"),
+    }
 }
 
 /// Whether `scripts/sanitize` runs the tests.

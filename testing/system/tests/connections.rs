@@ -42,12 +42,12 @@ fn nothing_fails_and_nothing_grows_with_many_connections() {
         let all = 20 * callers as u64;
         wait_until("twenty calls each", || calls.load(Ordering::Relaxed) > all);
         thread::sleep(Duration::from_secs(seconds / 4));
-        let before = resident_bytes(&server);
+        let before = server.resident_bytes();
         let end = Instant::now() + Duration::from_secs(seconds);
         while Instant::now() < end {
             thread::sleep(Duration::from_millis(100));
         }
-        let after = resident_bytes(&server);
+        let after = server.resident_bytes();
         stop.store(true, Ordering::Relaxed);
         after.saturating_sub(before)
     });
@@ -127,13 +127,6 @@ fn forward(one: &UnixStream, other: &UnixStream) {
         let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
         thread::spawn(move || std::io::copy(&mut from, &mut to));
     }
-}
-
-fn resident_bytes(server: &ServerProcess) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-    let kilobytes = line.and_then(|line| line.split_whitespace().nth(1));
-    kilobytes.unwrap().parse::<u64>().unwrap() << 10
 }
 
 fn descriptors(server: &ServerProcess) -> usize {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use farcall_system::gang::{Node, farcall_as, lines, text};
+use farcall_system::gang::{Node, farcall_as, lines, processes, text};
 use farcall_system::program::example;
 use farcall_system::{farcall, free_addresses, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -171,13 +171,6 @@ fn daemons_that_are_paused_together_keep_their_jobs() {
     assert_eq!(job.try_wait().expect("a child"), None);
     job.kill().expect("it runs");
     job.wait().expect("it ends");
-}
-
-/// Processes whose command line contains a word.
-fn processes(word: &str) -> usize {
-    let folders = std::fs::read_dir("/proc").expect("Linux").flatten();
-    let lines = folders.filter_map(|folder| std::fs::read(folder.path().join("cmdline")).ok());
-    lines.filter(|line| text(line).contains(word)).count()
 }
 
 /// The folder of a daemon's control groups, if it has them.

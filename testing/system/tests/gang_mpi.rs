@@ -103,19 +103,22 @@ fn an_mpi_program_runs_on_one_node() {
     let Some((_folder, program)) = compiled() else {
         return;
     };
+    check_on_one_node(&program);
+}
+
+/// The program computes, also without MPI, and ends as it says.
+fn check_on_one_node(program: &str) {
     let daemon = Node::start(&["--slice", "20ms", "--slots", "2", "--switch-alone"]);
-    let output = daemon.run(&["-n", "2", &program, "300"]);
+    let output = daemon.run(&["-n", "2", program, "300"]);
     assert_eq!(lines(&output), sums(2, 300), "{}", text(&output.stderr));
     assert_eq!(output.status.code(), Some(0));
-    let output = daemon.run(&["-n", "2", "--mpi", "none", &program, "1"]);
+    let output = daemon.run(&["-n", "2", "--mpi", "none", program, "1"]);
     assert_eq!(lines(&output), ["rank 0 of 1: 0"; 2]);
-    let output = daemon.run(&["-n", "2", &program, "1", "abort"]);
+    let output = daemon.run(&["-n", "2", program, "1", "abort"]);
     assert_eq!(output.status.code(), Some(7));
     let told = text(&output.stderr);
-    assert!(
-        told.contains("rank 1 has called MPI_Abort with 7"),
-        "{told}"
-    );
+    let cause = "rank 1 has called MPI_Abort with 7";
+    assert!(told.contains(cause), "{told}");
 }
 
 #[test]
@@ -198,17 +201,7 @@ fn a_program_of_open_mpi_runs_on_one_node() {
     let Some((_folder, program)) = compiled_for_open_mpi() else {
         return;
     };
-    let daemon = Node::start(&["--slice", "20ms", "--slots", "2", "--switch-alone"]);
-    let output = daemon.run(&["-n", "2", &program, "300"]);
-    assert_eq!(lines(&output), sums(2, 300), "{}", text(&output.stderr));
-    assert_eq!(output.status.code(), Some(0));
-    let output = daemon.run(&["-n", "2", "--mpi", "none", &program, "1"]);
-    assert_eq!(lines(&output), ["rank 0 of 1: 0"; 2]);
-    let output = daemon.run(&["-n", "2", &program, "1", "abort"]);
-    assert_eq!(output.status.code(), Some(7));
-    let told = text(&output.stderr);
-    let cause = "rank 1 has called MPI_Abort with 7";
-    assert!(told.contains(cause), "{told}");
+    check_on_one_node(&program);
 }
 
 #[test]

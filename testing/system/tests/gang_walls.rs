@@ -1,7 +1,7 @@
 //! Tests that one user, job or daemon of a gang cannot harm another, on purpose or by accident, and
 //! what a user sees after a daemon was killed. Those with several users need root.
 
-use farcall_system::gang::{Node, farcall_as, lines, text};
+use farcall_system::gang::{Node, farcall_as, lines, processes, text};
 use farcall_system::program::example;
 use farcall_system::{farcall, wait_until};
 use rustix::process::Signal;
@@ -555,13 +555,6 @@ fn idle_connections_of_a_user_keep_root_out_of_nothing() {
         .output()
         .expect("runs");
     assert!(text(&output.stderr).contains("connections of user 65534"));
-}
-
-/// Processes whose command line contains a word.
-fn processes(word: &str) -> usize {
-    let folders = std::fs::read_dir("/proc").expect("Linux").flatten();
-    let lines = folders.filter_map(|folder| std::fs::read(folder.path().join("cmdline")).ok());
-    lines.filter(|line| text(line).contains(word)).count()
 }
 
 #[test]

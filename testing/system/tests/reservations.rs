@@ -5,6 +5,7 @@ use farcall_client::{
     Argument, DurableCall, DurableState, Error, FailureKind, Function, Options, Pending,
     ReservationName, ReservationSpec, Scalar, Server,
 };
+use farcall_system::server::refusal;
 use farcall_system::{ServerProcess, farcall};
 use std::time::Duration;
 
@@ -91,13 +92,6 @@ impl Running {
     }
 }
 
-fn kind<T: std::fmt::Debug>(result: Result<T, Error>) -> (FailureKind, String) {
-    match result {
-        Err(Error::Failed(failure)) => (failure.kind, failure.message),
-        other => panic!("not refused: {other:?}"),
-    }
-}
-
 #[test]
 fn calls_of_a_reservation_go_before_all_others() {
     let process = start(&[]);
@@ -146,7 +140,7 @@ fn a_reservation_is_over_at_its_end() {
     assert!(start - now >= 0.49, "after {} s", start - now);
     let late = function.with_reservation(Some(reservation.id));
     let late = Running::begin(&late, 1, 0.0).and_then(Running::end);
-    assert_eq!(kind(late).0, FailureKind::NotFound);
+    assert_eq!(refusal(late).0, FailureKind::NotFound);
 }
 
 #[test]
@@ -156,28 +150,28 @@ fn what_cannot_be_reserved_is_refused_with_the_reason() {
     let process = start_with(configuration, &[]);
     let server = stranger(&process);
     let (no_time, long) = (Duration::ZERO, Duration::from_secs(101));
-    let (many, text) = kind(server.reserve(&of_pes(2, no_time, MINUTE)));
+    let (many, text) = refusal(server.reserve(&of_pes(2, no_time, MINUTE)));
     assert_eq!(many, FailureKind::NotFree, "{text}");
     assert!(text.contains("1 can be reserved"), "{text}");
     let first = server.reserve(&of_pes(1, no_time, MINUTE)).unwrap();
-    let (taken, text) = kind(server.reserve(&of_pes(1, MINUTE / 2, MINUTE / 2)));
+    let (taken, text) = refusal(server.reserve(&of_pes(1, MINUTE / 2, MINUTE / 2)));
     assert_eq!(taken, FailureKind::NotFree);
     assert!(text.contains("earliest start"), "{text}");
     let soonest = |length| ReservationSpec {
         latest: Some(Duration::MAX),
         ..of_pes(1, no_time, length)
     };
-    let (ahead, _) = kind(server.reserve(&soonest(MINUTE)));
+    let (ahead, _) = refusal(server.reserve(&soonest(MINUTE)));
     assert_eq!(ahead, FailureKind::QuotaExceeded, "it would end in 120 s");
-    let (ahead, text) = kind(server.reserve(&of_pes(1, no_time, long)));
+    let (ahead, text) = refusal(server.reserve(&of_pes(1, no_time, long)));
     assert_eq!(ahead, FailureKind::QuotaExceeded);
     assert!(text.contains("limits.reserve_ahead_s"), "{text}");
-    let (empty, _) = kind(server.reserve(&of_pes(0, no_time, MINUTE)));
+    let (empty, _) = refusal(server.reserve(&of_pes(0, no_time, MINUTE)));
     assert_eq!(empty, FailureKind::BadArgument);
     let after = MINUTE + Duration::from_secs(1);
     let second = Duration::from_secs(1);
     server.reserve(&of_pes(1, after, second)).unwrap();
-    let (more, text) = kind(server.reserve(&of_pes(1, after + 2 * second, second)));
+    let (more, text) = refusal(server.reserve(&of_pes(1, after + 2 * second, second)));
     assert_eq!(more, FailureKind::QuotaExceeded, "{text}");
     let known = server.reservations().unwrap();
     assert_eq!(known.len(), 2);
@@ -188,7 +182,7 @@ fn what_cannot_be_reserved_is_refused_with_the_reason() {
 fn one_user_leaves_processor_elements_to_others() {
     let process = start_with("[queue]\npes = 4\n", &[]);
     let (server, other) = (stranger(&process), process.connect());
-    let (many, text) = kind(server.reserve(&of_pes(3, Duration::ZERO, MINUTE)));
+    let (many, text) = refusal(server.reserve(&of_pes(3, Duration::ZERO, MINUTE)));
     assert_eq!(many, FailureKind::NotFree);
     assert!(text.contains("at most 2 can be reserved"), "{text}");
     assert!(text.contains("limits.reserve_share"), "{text}");
@@ -229,7 +223,7 @@ fn what_is_taken_can_be_had_at_the_earliest_time_there_is() {
         latest: Some(latest),
         ..of_pes(1, Duration::ZERO, MINUTE)
     };
-    let (late, _) = kind(server.reserve(&soon(MINUTE / 4)));
+    let (late, _) = refusal(server.reserve(&soon(MINUTE / 4)));
     assert_eq!(late, FailureKind::NotFree);
     let made = server.reserve(&soon(Duration::MAX)).unwrap();
     assert!(
@@ -304,7 +298,7 @@ fn a_submitted_call_has_the_processor_elements_of_its_reservation() {
     assert_eq!(state, DurableState::Queued);
     server.release(reservation.id).unwrap();
     let refused = submit(&function.with_reservation(Some(reservation.id)));
-    assert_eq!(kind(refused).0, FailureKind::NotFound);
+    assert_eq!(refusal(refused).0, FailureKind::NotFound);
     fetch(&outside);
 }
 
@@ -315,14 +309,17 @@ fn nobody_has_use_for_the_reservation_of_another_user() {
     let reservation = server.reserve(&of_pes(1, Duration::ZERO, MINUTE)).unwrap();
     let other = Server::connect(process.address(), Options::default()).unwrap();
     assert_eq!(other.reservations().unwrap(), []);
-    assert_eq!(kind(other.release(reservation.id)).0, FailureKind::NotFound);
+    assert_eq!(
+        refusal(other.release(reservation.id)).0,
+        FailureKind::NotFound
+    );
     let function = other.function("wide").unwrap();
     let within = function.with_reservation(Some(reservation.id));
     let refused = Running::begin(&within, 1, 0.0).and_then(Running::end);
-    assert_eq!(kind(refused).0, FailureKind::NotFound);
+    assert_eq!(refusal(refused).0, FailureKind::NotFound);
     let scalars = [Some(Scalar::Int(1)), Some(Scalar::Float(0.0)), None];
     assert_eq!(
-        kind(within.estimate(&scalars, &[])).0,
+        refusal(within.estimate(&scalars, &[])).0,
         FailureKind::NotFound
     );
     // Its one processor element is not reserved.
@@ -341,7 +338,7 @@ fn a_reservation_of_another_server_is_not_taken_by_its_number() {
     let scalars = [Some(Scalar::Int(1)), Some(Scalar::Float(0.0)), None];
     let estimated = foreign.estimate(&scalars, &[]).map(|_| [0.0; 2]);
     for refused in [called, estimated] {
-        let (kind, told) = kind(refused);
+        let (kind, told) = refusal(refused);
         assert_eq!(kind, FailureKind::BadArgument);
         assert!(
             told.contains(&text) && told.contains(here.address()),

@@ -1,9 +1,9 @@
 //! Tests reservations at servers behind a metaserver, as processes. Calls of others avoid a
 //! reserved server, and a reservation is made where it can begin first.
 
-use farcall_client::{Error, FailureKind, ReservationName, ReservationSpec};
+use farcall_client::{FailureKind, ReservationName, ReservationSpec};
 use farcall_system::cluster::{Cluster, Running, begin, done, status, wait_for_servers};
-use farcall_system::server::connect;
+use farcall_system::server::{connect, refusal};
 use farcall_system::{BOUND, farcall, wait_until};
 
 /// Processor elements from now on.
@@ -100,13 +100,6 @@ fn a_reservation_is_made_where_it_can_be_had_first_and_its_calls_go_there() {
     let mut all = addresses;
     all.sort_unstable();
     assert_eq!(at, all[..]);
-}
-
-fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> (FailureKind, String) {
-    match result {
-        Err(Error::Failed(failure)) => (failure.kind, failure.message),
-        other => panic!("not refused: {other:?}"),
-    }
 }
 
 #[test]

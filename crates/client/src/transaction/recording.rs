@@ -2,7 +2,8 @@
 //! runs here. A transaction that no plan can describe, such as one with callbacks, is refused with
 //! the reason.
 
-use super::{Deferred, Recorded, RecordedArgument, Transaction};
+use super::{Deferred, Recorded, Transaction};
+use crate::argument::Held;
 use crate::error::Error;
 use farcall_idl::{ArrayLayout, Interface, Mode, Scalar};
 use farcall_plan::{MOST_CALLS, Plan, Step, Value, check_name};
@@ -133,14 +134,14 @@ impl Recorder<'_> {
         for (index, kept) in call.arguments.iter().enumerate() {
             let name = || interface.params[index].name.clone();
             match kept {
-                RecordedArgument::Function(_) => {
+                Held::Function(_) => {
                     let function = &call.qualified;
                     return Err(format!(
                         "{function} has callbacks, which a plan cannot contain"
                     ));
                 }
-                RecordedArgument::Scalar(scalar) => drop(arguments.insert(name(), value(scalar))),
-                RecordedArgument::In(..) | RecordedArgument::Out(..) | RecordedArgument::Skip => {}
+                Held::Scalar(scalar) => drop(arguments.insert(name(), value(scalar))),
+                _ => {}
             }
         }
         for array in &call.prepared.layout.arrays {
@@ -165,8 +166,8 @@ impl Recorder<'_> {
     ) -> Result<String, String> {
         let param = array.param;
         let (start, length) = match &call.arguments[param] {
-            RecordedArgument::In(start, length) => (*start, *length),
-            RecordedArgument::Out(start, length) => (start.cast_const(), *length),
+            Held::In(start, length) => (*start, *length),
+            Held::Out(start, length) => (start.cast_const(), *length),
             _ => (std::ptr::null(), 0),
         };
         let of = |ways: &[(usize, Deferred)]| ways.iter().find(|way| way.0 == param).map(|w| w.1);

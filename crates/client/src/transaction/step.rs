@@ -2,8 +2,8 @@
 //! back. `run` decides what to do next. Two threads never bring the same version to the same
 //! server.
 
-use super::{Recorded, RecordedArgument};
-use crate::argument::Argument;
+use super::Recorded;
+use crate::argument::{Argument, Held};
 use crate::error::Error;
 use crate::outcome::Outcome;
 use crate::remote::{Attempt, Handle, Server};
@@ -244,7 +244,7 @@ impl Shared<'_> {
         };
         let function = call.at(&self.servers[step.server as usize]);
         let function = function.map_err(|error| Fault::before(step.server, error))?;
-        let argument = |(place, kept): (usize, &RecordedArgument)| match handles.get(&place) {
+        let argument = |(place, kept): (usize, &Held)| match handles.get(&place) {
             Some(handle) => Argument::Handle(handle.id()),
             // SAFETY: who recorded the call keeps its arrays, and the graph keeps apart calls that
             // write them.

@@ -16,16 +16,6 @@ pub(crate) const TAKE: &str = "Define take(IN int n, IN char x[n]) Calls \"C\" t
 pub(crate) const ASK: &str = "Define ask(IN int n, each(IN int k, IN int x[k], OUT int y[k])) \
                               Calls \"C\" ask(n, each);";
 
-/// Reads a frame of the client. Returns its kind and what it carries.
-pub(crate) fn read_frame(stream: &mut TcpStream) -> (u8, Vec<u8>) {
-    let mut header = [0; 16];
-    stream.read_exact(&mut header).unwrap();
-    let length = u32::from_le_bytes(header[..4].try_into().unwrap());
-    let mut payload = vec![0; length as usize];
-    stream.read_exact(&mut payload).unwrap();
-    (header[4], payload)
-}
-
 /// A callback of `ask`: which one, its count, its data; in big endian where that is said.
 pub(crate) fn callback(index: u8, count: &[u8], data: &[u8], big_endian: bool) -> Vec<u8> {
     let scalars = [&[0x83], count, &[0xf6, 0xf6]].concat();
@@ -53,6 +43,16 @@ pub(crate) fn frame(kind: u8, call: u64, payload: &[u8]) -> Vec<u8> {
     bytes.extend(call.to_le_bytes());
     bytes.extend(payload);
     bytes
+}
+
+/// Reads the next frame of a client: its kind and its payload.
+pub(crate) fn read_frame(stream: &mut TcpStream) -> (u8, Vec<u8>) {
+    let mut header = [0; 16];
+    stream.read_exact(&mut header).unwrap();
+    let length = u32::from_le_bytes(header[..4].try_into().unwrap());
+    let mut payload = vec![0; length as usize];
+    stream.read_exact(&mut payload).unwrap();
+    (header[4], payload)
 }
 
 fn text(text: &str) -> Vec<u8> {

@@ -44,14 +44,6 @@ fn submit(server: &ServerProcess, count: usize) {
     }
 }
 
-/// Bytes of memory of the server.
-fn resident(server: &ServerProcess) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.id())).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-    let kilobytes = line.and_then(|line| line.split_whitespace().nth(1));
-    kilobytes.unwrap().parse::<u64>().unwrap() << 10
-}
-
 #[test]
 fn a_call_that_waits_on_the_disk_costs_little_memory() {
     let count = std::env::var("FARCALL_SOAK_SUBMISSIONS").ok();
@@ -70,9 +62,9 @@ fn a_call_that_waits_on_the_disk_costs_little_memory() {
         });
     };
     submit_all(CONNECTIONS * AT_ONCE * 3);
-    let before = resident(&server);
+    let before = server.resident_bytes();
     submit_all(count);
-    let grown = resident(&server).saturating_sub(before);
+    let grown = server.resident_bytes().saturating_sub(before);
     let each = grown / count as u64;
     println!("{count} durable calls: {each} bytes of memory each, {grown} in all");
     assert!(each < 1500, "{each} bytes of memory for each call");
