@@ -9,6 +9,7 @@ use crate::description::Description;
 use crate::error::Error;
 use crate::estimate::Estimate;
 use crate::grid;
+use crate::offer::Offer;
 use crate::outcome::Outcome;
 use crate::output::Output;
 use crate::pending::Pending;
@@ -18,7 +19,6 @@ use crate::server::{Backend, Server};
 use crate::terms::Terms;
 use crate::timeout::Timeout;
 use crate::trace::{self, CallSpan};
-use farcall_directory::message::Offer;
 use farcall_idl::{Interface, Scalar};
 use farcall_rpc_proto::{FailureKind, TraceContext};
 use std::fmt;
@@ -287,7 +287,8 @@ impl Function {
             return Err(Error::failed(FailureKind::NotAllowed, text));
         };
         let laid_out = self.lay_out(scalars.to_vec(), elements.to_vec())?;
-        function.offers(&laid_out)
+        let offers = function.offers(&laid_out)?;
+        Ok(offers.into_iter().map(Offer::from).collect())
     }
 
     /// The estimated cost of a call with these scalars. No array is sent. `elements` are as in

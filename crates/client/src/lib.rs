@@ -63,6 +63,7 @@ mod grid;
 mod handle;
 mod memory;
 mod metaserver;
+mod offer;
 mod options;
 mod outcome;
 mod output;
@@ -91,7 +92,6 @@ pub use data::{DataStatus, Named, NoSource, Source};
 pub use error::{ArgumentError, CallbackError, Error, Failure, Fault};
 pub use estimate::Estimate;
 pub use estimator::Estimator;
-pub use farcall_directory::message::{Offer, TimeParts};
 pub use farcall_idl::{Interface, Scalar};
 pub use farcall_rpc_proto::{
     ArrayForm, AskSnapshot, DataName, DurableState, FailureKind, FunctionSummary, HandleId, JobId,
@@ -100,6 +100,7 @@ pub use farcall_rpc_proto::{
 pub use function::Function;
 pub use memory::zeroed;
 pub use metaserver::Metaserver;
+pub use offer::{Offer, TimeParts};
 pub use options::Options;
 pub use outcome::{Outcome, Placement, Times};
 pub use output::Output;

@@ -1,7 +1,7 @@
 //! The outcome of a call besides its arrays: times, placement and library. The parts of the time
 //! come from the server, and the total from the client. The parts always add up to the total.
 
-use farcall_directory::message::TimeParts;
+use crate::offer::TimeParts;
 use farcall_rpc_proto::{self as proto, Receipt, TraceContext};
 use std::sync::Arc;
 

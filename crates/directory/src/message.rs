@@ -403,7 +403,7 @@ pub struct TimeParts {
     /// Transfer of the results.
     #[n(3)]
     pub down_s: f64,
-    /// Processor elements that the call would use.
+    /// Processor elements.
     #[n(4)]
     pub pes: u32,
     /// Spread: two thirds of such calls take between the sum divided by this and the sum times
@@ -435,7 +435,7 @@ pub struct Offer {
     /// Address of the server.
     #[n(1)]
     pub address: String,
-    /// The parts of the call's time there.
+    /// Predicted times of the call there.
     #[n(2)]
     pub terms: Option<TimeParts>,
     /// Why the server cannot run the call.

@@ -10,6 +10,7 @@ use crate::error::{Error, Failure};
 use crate::grid::data::Found;
 use crate::grid::directory::Grid;
 use crate::grid::function::Function;
+use crate::offer::TimeParts;
 use crate::outcome::{Outcome, Placement};
 use crate::pending::Pending;
 use crate::remote::{After, Attempt, Begun, Continues, Handle, OwnArrays, Server, wanted_form};
@@ -78,7 +79,7 @@ fn outcome_at(outcome: Outcome, place: Option<&ChosenServer>, chosen: Duration) 
         server: place.server,
         chosen_s: chosen.as_secs_f64(),
         predicted_s: place.terms.map_or(f64::NAN, |terms| terms.seconds()),
-        terms: place.terms,
+        terms: place.terms.map(TimeParts::from),
     });
     Outcome {
         placement,
