@@ -51,7 +51,8 @@ pub enum SourceFound {
 }
 
 /// What a connector has written.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
 pub struct SourceWritten {
     /// Bytes at the address.
     pub bytes: u64,
@@ -108,7 +109,7 @@ enum Told {
     Array(ToldArray),
     Done,
     Ready,
-    Written(ToldWritten),
+    Written(SourceWritten),
 }
 
 #[derive(Deserialize)]
@@ -124,14 +125,6 @@ struct ToldArray {
     element: String,
     shape: Vec<u64>,
     column_major: bool,
-    version: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ToldWritten {
-    bytes: u64,
-    sha256: String,
     version: Option<String>,
 }
 
@@ -263,20 +256,14 @@ pub fn answer(bytes: &[u8]) -> Result<Answer, Failure> {
         Told::Unchanged => Ok(Answer::Found(SourceFound::Unchanged)),
         Told::Done => Ok(Answer::Done),
         Told::Ready => Ok(Answer::Ready),
-        Told::Written(ToldWritten {
-            bytes,
-            sha256,
-            version,
-        }) => {
-            if !is_sum(&sha256) {
-                return Err(nonsense("a checksum that is none"));
-            }
+        Told::Written(written) if !is_sum(&written.sha256) => {
+            Err(nonsense("a checksum that is none"))
+        }
+        Told::Written(written) => {
+            let version = written.version;
             let version = version.filter(|version| version.len() <= MOST_VERSION);
-            Ok(Answer::Written(SourceWritten {
-                bytes,
-                sha256,
-                version: version.map(|version| printable(&version, MOST_VERSION)),
-            }))
+            let version = version.map(|version| printable(&version, MOST_VERSION));
+            Ok(Answer::Written(SourceWritten { version, ..written }))
         }
         Told::Array(array) => {
             let form = form_of(&array.element, array.shape, array.column_major);
