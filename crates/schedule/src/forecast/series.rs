@@ -70,8 +70,6 @@ pub struct Forecast {
     pub value: f64,
     /// Two thirds of the values lie within `value / factor` and `value * factor`; at least 1.
     pub factor: f64,
-    /// The method with the smallest recent error.
-    pub method: Method,
 }
 
 /// Positive values of one quantity, in the order of measurement. Memory is bounded, and an
@@ -133,7 +131,6 @@ impl Series {
         Some(Forecast {
             value: self.next[best].exp(),
             factor: spread.exp(),
-            method: Method::ALL[best],
         })
     }
 
