@@ -237,7 +237,7 @@ impl ServerProcess {
 
     /// Its memory that is not on the disk, in bytes.
     pub fn resident_bytes(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:"));
         let kilobytes = line.and_then(|line| line.split_whitespace().nth(1));
         kilobytes.unwrap().parse::<u64>().unwrap() << 10
