@@ -174,7 +174,7 @@ impl Function {
         self.terms().output.as_ref()
     }
 
-    fn terms(&self) -> &Terms {
+    pub(crate) fn terms(&self) -> &Terms {
         match &self.target {
             Target::One(function) => &function.terms,
             Target::Many(function) => &function.terms,
@@ -214,18 +214,6 @@ impl Function {
     /// call, also while servers are tried. Durable calls have none.
     pub fn with_timeout(&self, timeout: Option<Duration>) -> Function {
         self.with(|terms| terms.timeout = timeout)
-    }
-
-    /// The time-out that the function has of its own.
-    pub(crate) fn own_timeout(&self) -> Option<Duration> {
-        self.terms().timeout
-    }
-
-    fn timeout(&self) -> Option<Duration> {
-        match &self.target {
-            Target::One(function) => function.timeout(),
-            Target::Many(function) => function.timeout(),
-        }
     }
 
     /// Reserves processor elements for calls of the function, as [`Server::reserve`] does. Behind a
@@ -485,7 +473,10 @@ impl Function {
         arguments: &[Argument<'_>],
         way: Travel,
     ) -> Result<Prepared, Error> {
-        let timeout = Timeout::from_now(self.timeout());
+        let timeout = Timeout::from_now(match &self.target {
+            Target::One(function) => function.timeout(),
+            Target::Many(function) => function.timeout(),
+        });
         Prepared::new(self.description(), timeout, laid_out, arguments, way)
     }
 }

@@ -1,5 +1,5 @@
-//! Time-outs that a call and all requests that belong to it share: they count from the moment at
-//! which the caller asked for the call.
+//! The time-out of a call. All requests that belong to the call share it, and it counts from the
+//! moment at which the caller asked for the call. Each wait looks at the clock itself.
 
 use crate::address::Address;
 use crate::error::Error;

@@ -332,7 +332,7 @@ fn unfit(function: &Function, arguments: &[Argument<'_>]) -> Option<(usize, &'st
     if function.deadline().is_some() {
         return Some((0, "a call in a transaction has no deadline"));
     }
-    if function.own_timeout().is_some() {
+    if function.terms().timeout.is_some() {
         return Some((0, "a call in a transaction has no time-out of its own"));
     }
     let param = arguments.iter().position(Argument::is_at_server)?;

@@ -13,6 +13,7 @@ use crate::remote::attempt::Begun;
 use crate::remote::durable::DurableCall;
 use crate::remote::function::Function;
 use crate::remote::requests::{jobs, reservations};
+use crate::remote::server::persist_within;
 use crate::remote::source::{OwnArrays, sources, wanted_form};
 use crate::timeout::Timeout;
 use farcall_rpc_proto::{FailureKind, SubmitRequest};
@@ -114,7 +115,7 @@ impl Function {
         let mut ask = ask;
         match self.is_method() {
             true => ask(),
-            false => self.server().persist_within(timeout, ask),
+            false => persist_within(self.server(), timeout, ask),
         }
     }
 

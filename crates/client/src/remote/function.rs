@@ -15,7 +15,7 @@ use crate::remote::connection::{Connection, Reply};
 use crate::remote::files::Files;
 use crate::remote::object::Instance;
 use crate::remote::requests::{arrays, functions, reservations};
-use crate::remote::server::{Server, is_at};
+use crate::remote::server::{Server, connection_by, is_at};
 use crate::remote::staging;
 use crate::terms::Terms;
 use crate::timeout::Timeout;
@@ -202,7 +202,7 @@ impl Function {
     fn connection_for(&self, prepared: &mut Prepared) -> Result<Arc<Connection>, Error> {
         let connection = match &self.object {
             Some(object) => object.connection.clone(),
-            None => self.server.connection_by(prepared.timeout())?,
+            None => connection_by(&self.server, prepared.timeout())?,
         };
         let (call, layout) = (&mut prepared.call, &prepared.layout);
         if call.reservation.is_some() {

@@ -85,16 +85,6 @@ impl Server {
         connection_within(self, Duration::MAX)
     }
 
-    /// The same for a call with this time-out.
-    pub(crate) fn connection_by(&self, timeout: Timeout) -> Result<Arc<Connection>, Error> {
-        let left = timeout.left().unwrap_or(Duration::MAX);
-        connection_within(self, left).map_err(|error| match error {
-            Error::Interrupted => error,
-            _ if timeout.has_passed() => timeout.error(self.address()),
-            _ => error,
-        })
-    }
-
     /// Whether a new connection needs a login.
     pub(crate) fn needs_login(&self) -> bool {
         self.0.at.iter().any(needs_login)
@@ -110,48 +100,7 @@ impl Server {
     /// again on a new connection, where its successor listens, for a bounded time, and at most for
     /// the time-out of one operation. If nobody listens, returns the error of the first server.
     pub(crate) fn persist<T>(&self, ask: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
-        self.persist_within(Timeout::from_now(self.0.options.timeout), ask)
-    }
-
-    /// The same for a request that belongs to a call with this time-out.
-    pub(crate) fn persist_within<T>(
-        &self,
-        timeout: Timeout,
-        mut ask: impl FnMut() -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let (mut since, mut nap) = (None, SHORTEST_NAP);
-        let late = || timeout.error(&self.0.address);
-        loop {
-            let before = lock(&self.0.connection).number();
-            let error = match ask() {
-                Err(error) if error.was_let_go() && timeout.has_passed() => return Err(late()),
-                Err(error) if error.was_let_go() => error,
-                other => return other,
-            };
-            match since {
-                None => since = Some(Instant::now()),
-                Some(since) if since.elapsed() >= PATIENCE => return Err(error),
-                Some(_) => {
-                    std::thread::sleep(nap);
-                    nap = (2 * nap).min(LONGEST_NAP);
-                    let give_up = self.0.options.on_interrupt.as_ref();
-                    if give_up.is_some_and(|give_up| give_up()) {
-                        return Err(Error::Interrupted);
-                    }
-                }
-            }
-            let is_renewed = lock(&self.0.connection).number() != before;
-            let renewed = match is_renewed {
-                true => Ok(()),
-                false => renew_within(&self.0, timeout.left().unwrap_or(Duration::MAX)),
-            };
-            match renewed {
-                Ok(()) => {}
-                Err(Error::Interrupted) => return Err(Error::Interrupted),
-                Err(_) if timeout.has_passed() => return Err(late()),
-                Err(_) => return Err(error),
-            }
-        }
+        persist_within(self, Timeout::from_now(self.0.options.timeout), ask)
     }
 
     /// Replaces the connection by a new one. Calls under way end on the old one.
@@ -285,6 +234,57 @@ pub(crate) fn connection_within(
     })?;
     *lock(&server.0.connection) = opened.clone();
     Ok(opened)
+}
+
+/// [`Server::connection`] for a call with this time-out.
+pub(crate) fn connection_by(server: &Server, timeout: Timeout) -> Result<Arc<Connection>, Error> {
+    let left = timeout.left().unwrap_or(Duration::MAX);
+    connection_within(server, left).map_err(|error| match error {
+        Error::Interrupted => error,
+        _ if timeout.has_passed() => timeout.error(server.address()),
+        _ => error,
+    })
+}
+
+/// [`Server::persist`] for a request that belongs to a call with this time-out.
+pub(crate) fn persist_within<T>(
+    server: &Server,
+    timeout: Timeout,
+    mut ask: impl FnMut() -> Result<T, Error>,
+) -> Result<T, Error> {
+    let (mut since, mut nap) = (None, SHORTEST_NAP);
+    let late = || timeout.error(&server.0.address);
+    loop {
+        let before = lock(&server.0.connection).number();
+        let error = match ask() {
+            Err(error) if error.was_let_go() && timeout.has_passed() => return Err(late()),
+            Err(error) if error.was_let_go() => error,
+            other => return other,
+        };
+        match since {
+            None => since = Some(Instant::now()),
+            Some(since) if since.elapsed() >= PATIENCE => return Err(error),
+            Some(_) => {
+                std::thread::sleep(nap);
+                nap = (2 * nap).min(LONGEST_NAP);
+                let give_up = server.0.options.on_interrupt.as_ref();
+                if give_up.is_some_and(|give_up| give_up()) {
+                    return Err(Error::Interrupted);
+                }
+            }
+        }
+        let is_renewed = lock(&server.0.connection).number() != before;
+        let renewed = match is_renewed {
+            true => Ok(()),
+            false => renew_within(&server.0, timeout.left().unwrap_or(Duration::MAX)),
+        };
+        match renewed {
+            Ok(()) => {}
+            Err(Error::Interrupted) => return Err(Error::Interrupted),
+            Err(_) if timeout.has_passed() => return Err(late()),
+            Err(_) => return Err(error),
+        }
+    }
 }
 
 /// Replaces the connection by a new one. Waits for an answer for at most `patience`.

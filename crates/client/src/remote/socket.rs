@@ -46,8 +46,8 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// Connects. The search for the addresses of the host takes at most the time of the options, and
-    /// so does each address. With `way`, connects to that address instead.
+    /// Connects. The search for the addresses of the host takes at most the time of the options,
+    /// and so does each address. With `way`, connects to that address instead.
     pub(crate) fn connect(
         address: &Address,
         way: Option<SocketAddr>,

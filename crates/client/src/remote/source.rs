@@ -11,7 +11,7 @@ use crate::remote::attempt::{After, Attempt};
 use crate::remote::connection::{Request, answered};
 use crate::remote::handle::Handle;
 use crate::remote::requests::arrays;
-use crate::remote::server::Server;
+use crate::remote::server::{Server, connection_by, persist_within};
 use crate::timeout::Timeout;
 use farcall_idl::{Interface, Layout, Mode, Order};
 use farcall_rpc_proto::{ArrayForm, HandleId, HandleRecord, Pull, Put, Receipt, Write};
@@ -192,8 +192,8 @@ impl Server {
         timeout: Timeout,
     ) -> Result<(Handle, bool), Error> {
         let pull = pull_of(source, form, stays);
-        let record = self.persist_within(timeout, || {
-            let mut request = arrays::begin_pull(&self.connection_by(timeout)?, &pull)?;
+        let record = persist_within(self, timeout, || {
+            let mut request = arrays::begin_pull(&connection_by(self, timeout)?, &pull)?;
             request.within(timeout);
             request.answer(answered!(Handle))
         })?;
@@ -208,8 +208,8 @@ impl Server {
         timeout: Timeout,
     ) -> Result<Attempt, Error> {
         let pull = pull_of(source, form, false);
-        let ask = || arrays::begin_pull(&self.connection_by(timeout)?, &pull);
-        let mut request = self.persist_within(timeout, ask)?;
+        let ask = || arrays::begin_pull(&connection_by(self, timeout)?, &pull);
+        let mut request = persist_within(self, timeout, ask)?;
         request.within(timeout);
         Ok(Attempt::reading(request))
     }

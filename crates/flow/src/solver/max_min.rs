@@ -12,8 +12,9 @@
 //!
 //! With a tolerance, a bottleneck whose load differs from its bandwidth by no more than that is
 //! left alone, which stops most changes after a few links. The rates are then max-min fair for
-//! bandwidths that differ from the given ones by at most the tolerance. Few visits need a correction
-//! then, so the solver levels a link even if its level turns out to be above that of the next one.
+//! bandwidths that differ from the given ones by at most the tolerance. Few visits need a
+//! correction then, so the solver levels a link even if its level turns out to be above that of the
+//! next one.
 
 use super::Slot;
 use super::links::{List, ListPool, Paths, Runs};
@@ -568,8 +569,8 @@ impl MaxMin {
     }
 
     /// Changes the loads on the paths of the flows that moved to the rate `x` of link `l`, and
-    /// marks the other links that this disturbs. The loops before the last one have few branches, so
-    /// that their memory accesses overlap.
+    /// marks the other links that this disturbs. The loops before the last one have few branches,
+    /// so that their memory accesses overlap.
     #[inline]
     fn shift(&mut self, l: LinkId, x: f64) {
         for &(slot, delta) in &self.moved {
