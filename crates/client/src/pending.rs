@@ -287,8 +287,9 @@ impl Pending {
         attempt.request.works_here()
     }
 
-    /// When the timeout of this call ([`crate::Options::timeout`]) passes. A wait for several calls
-    /// does not give them up then.
+    /// When the time-out of this call passes: that of its function, which
+    /// [`crate::Function::with_timeout`] sets, or else that of [`crate::Options::timeout`]. A wait
+    /// for several calls does not give them up then.
     pub fn deadline(&self) -> Option<Instant> {
         // All attempts have the same.
         self.lock().attempt.request.timeout().end()
