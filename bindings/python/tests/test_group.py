@@ -39,6 +39,20 @@ def test_a_group_has_a_limit_and_brief_entries_fill_it():
     assert learned(fixed_s=0.0, entry_s=1e-4, calls=20).group(64) == 25
 
 
+def test_a_small_call_that_was_interrupted_hardly_changes_the_group():
+    cost = Cost()
+    for _ in range(12):
+        group = cost.group(1000)
+        cost.learn(group, 0.0, 5e-5 * group, alone=True)
+    assert cost.group(1000) == 50
+    # The last entry of a map, on a busy machine.
+    cost.learn(1, 0.0, 1e-3, alone=True)
+    assert 40 <= cost.group(1000) < 50
+    # Entries that take longer from now on change it as fast as before.
+    cost.learn(cost.group(1000), 0.0, 1.0, alone=True)
+    assert cost.group(1000) == 1
+
+
 def test_a_wait_for_other_calls_is_no_fixed_time():
     cost = learned(fixed_s=0.1, entry_s=0.1)
     cost.learn(1, 5.0, 0.1, alone=False)

@@ -40,7 +40,13 @@ class Cost:
         elif alone:
             self.fixed_s = (self.fixed_s + fixed_s) / 2
         entry_s = max(busy_s / entries, 1e-6)
-        self.entry_s = entry_s if self.entry_s is None else (self.entry_s + entry_s) / 2
+        if self.entry_s is None:
+            self.entry_s = entry_s
+        else:
+            # A few entries say less than a whole group: an interruption of their call lies on them
+            # alone.
+            weight = min(1.0, entries / self.group(_MOST)) / 2
+            self.entry_s += weight * (entry_s - self.entry_s)
         self.most = min(2 * self.most, _MOST)
 
     def group(self, limit: int, busy_s: float = 0.0) -> int:
