@@ -5,6 +5,7 @@
 use crate::address::Address;
 use crate::error::Error;
 use farcall_idl::Interface;
+use farcall_rpc_proto as proto;
 use std::sync::Arc;
 
 /// The description of a function.
@@ -59,6 +60,24 @@ impl Description {
             library: library.map(Arc::from),
             callbacks: callbacks.collect(),
             interface,
+        }
+    }
+}
+
+/// One function in the list of a server's functions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionSummary {
+    /// Qualified name, `module/name`.
+    pub name: String,
+    /// The one-line description in the interface.
+    pub title: String,
+}
+
+impl From<proto::FunctionSummary> for FunctionSummary {
+    fn from(summary: proto::FunctionSummary) -> FunctionSummary {
+        FunctionSummary {
+            name: summary.name,
+            title: summary.title,
         }
     }
 }

@@ -89,13 +89,14 @@ pub use callback::{Callback, CallbackArguments};
 pub use completion::Completions;
 pub use credentials::{Credentials, secret_files};
 pub use data::{DataStatus, Named, NoSource, Source};
+pub use description::FunctionSummary;
 pub use error::{ArgumentError, CallbackError, Error, Failure, Fault};
 pub use estimate::Estimate;
 pub use estimator::Estimator;
 pub use farcall_idl::{Interface, Scalar};
 pub use farcall_rpc_proto::{
-    ArrayForm, AskSnapshot, DataName, DurableState, FailureKind, FunctionSummary, HandleId, JobId,
-    NoId, NoName, Receipt, Rows, SourceOptions, TraceContext,
+    ArrayForm, AskSnapshot, DataName, DurableState, FailureKind, HandleId, JobId, NoId, NoName,
+    Receipt, Rows, SourceOptions, TraceContext,
 };
 pub use function::Function;
 pub use memory::zeroed;

@@ -4,6 +4,7 @@
 
 use crate::address::Address;
 use crate::data::{DataStatus, Source};
+use crate::description::FunctionSummary;
 use crate::error::Error;
 use crate::grid::Grid;
 use crate::options::Options;
@@ -14,7 +15,7 @@ use crate::remote::{
 use crate::reservation::{Reservation, ReservationSpec};
 use crate::timeout::Timeout;
 use farcall_rpc_proto::{
-    ArrayForm, AskSnapshot, DataName, FailureKind, FunctionSummary, HandleId, JobId, check_name,
+    ArrayForm, AskSnapshot, DataName, FailureKind, HandleId, JobId, check_name,
 };
 use std::fmt;
 use std::time::Duration;
@@ -119,7 +120,8 @@ impl Server {
             let from = u32::try_from(from).unwrap_or(u32::MAX);
             let peer = self.peer();
             let page = peer.persist(|| functions::list(&peer.connection()?, from))?;
-            Ok((page.functions.into_iter(), page.next.map(u64::from)))
+            let functions = page.functions.into_iter().map(FunctionSummary::from);
+            Ok((functions, page.next.map(u64::from)))
         })
     }
 

@@ -23,7 +23,7 @@ pub struct Listing {
     pub next: Option<u32>,
 }
 
-/// One function in the list of a server's functions.
+/// One line of a listing.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct FunctionSummary {
     /// Qualified name, `module/name`.
