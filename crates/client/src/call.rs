@@ -215,6 +215,11 @@ impl Prepared {
         self.since.take().unwrap_or_else(Instant::now)
     }
 
+    /// The same call, with the time-out that it has from now on.
+    pub(crate) fn within(self, timeout: Timeout) -> Prepared {
+        Prepared { timeout, ..self }
+    }
+
     /// The time-out of the whole call.
     pub(crate) fn timeout(&self) -> Timeout {
         self.timeout

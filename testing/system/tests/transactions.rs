@@ -103,6 +103,26 @@ fn each_call_goes_to_a_server_with_its_interface() {
 }
 
 #[test]
+fn the_time_out_of_a_call_counts_from_its_start_and_not_from_its_recording() {
+    const TIMEOUT: Duration = Duration::from_secs(2);
+    let process = ServerProcess::of(&[VERSIONS[0]]).start();
+    let options = Options {
+        timeout: Some(TIMEOUT),
+        ..Options::default()
+    };
+    let server = Server::connect(process.address(), options).unwrap();
+    let (mut transaction, mut out) = (Transaction::new(), [0; 8]);
+    add_pick(
+        &mut transaction,
+        &server.function("pick").unwrap(),
+        &mut out,
+    );
+    std::thread::sleep(TIMEOUT);
+    transaction.run(&[server]).unwrap();
+    assert_eq!(out, ONES);
+}
+
+#[test]
 fn a_server_that_comes_back_with_another_interface_gets_no_call() {
     let mut before = ServerProcess::of(&[VERSIONS[0]]).start();
     let server = before.connect();

@@ -440,10 +440,8 @@ impl Call {
         }
         let mut arguments = self.arguments((number, server))?;
         // SAFETY: the caller holds the arrays, and the earlier attempt has ended.
-        let mut attempt = unsafe { function.begin(&mut self.prepared, &mut arguments) }?;
-        // Other servers may have been tried, and the arrays may have travelled apart in vain.
-        attempt.request.within(self.prepared.timeout());
-        Ok(Arc::new(attempt))
+        let attempt = unsafe { function.begin(&mut self.prepared, &mut arguments) };
+        attempt.map(Arc::new)
     }
 
     /// Excludes the server for this call, and tells the other threads and the directory.

@@ -96,9 +96,7 @@ impl Function {
             }
             function.persist(timeout, || {
                 // SAFETY: as above.
-                let mut attempt = unsafe { function.begin(&mut prepared, &mut arguments) }?;
-                attempt.request.within(timeout);
-                Ok(attempt)
+                unsafe { function.begin(&mut prepared, &mut arguments) }
             })
         };
         let attempt = begin(&mut own, Next::Go)?;
@@ -174,10 +172,7 @@ impl Function {
             return Ok(outcome);
         }
         // SAFETY: the borrows outlive the call, which has ended or is given up when this returns.
-        let mut attempt = unsafe { self.begin(prepared, arguments) }?;
-        // Arrays may have travelled apart from the call in vain, and other attempts have failed.
-        attempt.request.within(prepared.timeout());
-        attempt.wait()
+        unsafe { self.begin(prepared, arguments) }?.wait()
     }
 
     /// Submits a prepared call as a durable call. The server keeps its outcome for `keep`.

@@ -194,7 +194,10 @@ impl Function {
             prepared.call.scalars = paths;
         }
         let library = self.description().library.clone();
-        Ok(Attempt::new(request?, staging, library, start).in_place(in_place))
+        let mut request = request?;
+        // Other servers may have been tried, and arrays may have travelled apart in vain.
+        request.within(prepared.timeout());
+        Ok(Attempt::new(request, staging, library, start).in_place(in_place))
     }
 
     /// Chooses the connection for a call, and sets the numbers of the function and the object on

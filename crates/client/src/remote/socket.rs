@@ -32,6 +32,9 @@ use windows as system;
 
 pub(crate) use system::{Stream, pair};
 
+/// Time between two looks whether somebody wants to give up.
+pub(crate) const LOOK_UP: Duration = Duration::from_millis(100);
+
 /// Says whether to give up what waits: [`Options::on_interrupt`].
 pub(crate) type GiveUp<'o> = Option<&'o (dyn Fn() -> bool + Send + Sync)>;
 
@@ -313,15 +316,13 @@ fn in_time<T: Send + 'static>(
     give_up: GiveUp<'_>,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
-    /// Time between two looks whether somebody wants to give up.
-    const NAP: Duration = Duration::from_millis(100);
     let (tell, told) = mpsc::channel();
     // If nobody waits any more, nobody wants the result.
     std::thread::Builder::new().spawn(move || drop(tell.send(work())))?;
     let end = Instant::now().checked_add(timeout);
     loop {
-        let left = end.map_or(NAP, |end| end.saturating_duration_since(Instant::now()));
-        match told.recv_timeout(left.min(NAP)) {
+        let left = end.map_or(LOOK_UP, |end| end.saturating_duration_since(Instant::now()));
+        match told.recv_timeout(left.min(LOOK_UP)) {
             Ok(done) => return done,
             Err(RecvTimeoutError::Timeout) if !left.is_zero() => check_patience(give_up)?,
             Err(_) => return Err(io::ErrorKind::TimedOut.into()),

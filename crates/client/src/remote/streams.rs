@@ -11,6 +11,7 @@ use crate::argument::Argument;
 use crate::call::Prepared;
 use crate::error::Error;
 use crate::outcome::{Outcome, Times};
+use crate::remote::attempt::Attempt;
 use crate::remote::connection::{Connection, Request, wait_for_any};
 use crate::remote::function::Function;
 use crate::remote::paths::Direction;
@@ -186,11 +187,7 @@ impl Function {
         }
         // SAFETY: the borrows outlive the call, which is over or given up when this returns.
         let begun = unsafe { self.begin(prepared, arguments) };
-        let outcome = begun.and_then(|mut attempt| {
-            // The time-out is that of the whole call, with the arrays that travel apart from it.
-            attempt.request.within(timeout);
-            attempt.wait()
-        });
+        let outcome = begun.and_then(Attempt::wait);
         for (array, argument) in lent.iter().zip(kept) {
             arguments[array.argument] = argument;
         }

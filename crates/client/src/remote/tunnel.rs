@@ -10,7 +10,7 @@ mod unix;
 #[cfg(windows)]
 mod windows;
 
-use super::socket::{GiveUp, Stream, check_patience, pair};
+use super::socket::{GiveUp, LOOK_UP, Stream, check_patience, pair};
 use crate::address::SshAddress;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read};
@@ -28,8 +28,6 @@ pub const RELAY_READY: &str = "farcall relay ready\n";
 const MOST_NOISE: usize = 64 << 10;
 /// Longest time for a login, in which somebody may have to type.
 const LOGIN: Duration = Duration::from_secs(120);
-/// Time between two looks whether somebody wants to give up.
-const NAP: Duration = Duration::from_millis(100);
 /// Longest wait for the end of a process that has closed its output.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -71,7 +69,7 @@ impl Tunnel {
     ) -> io::Result<()> {
         let end = Instant::now() + LOGIN;
         let mut heard = Vec::new();
-        let nap = Timespec::try_from(NAP).unwrap_or_default();
+        let nap = Timespec::try_from(LOOK_UP).unwrap_or_default();
         while !heard.ends_with(RELAY_READY.as_bytes()) {
             check_patience(give_up)?;
             if Instant::now() >= end {

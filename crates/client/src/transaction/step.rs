@@ -7,6 +7,7 @@ use crate::argument::{Argument, Held};
 use crate::error::Error;
 use crate::outcome::Outcome;
 use crate::remote::{Attempt, Handle, Server};
+use crate::timeout::Timeout;
 use farcall_rpc_proto::{ArrayForm, FailureKind};
 use farcall_schedule::dataflow::{Datum, Flow, Graph, Source, Step, VersionId};
 use std::collections::HashMap;
@@ -256,8 +257,11 @@ impl Shared<'_> {
             return Err(Fault::before(step.server, error));
         }
         self.count_direct(call, handles);
+        // The call was recorded earlier, and begins now.
+        let timeout = Timeout::from_now(function.timeout());
+        let mut prepared = call.prepared.again().within(timeout);
         // SAFETY: the arrays outlive the transaction, and so the call.
-        let attempt = unsafe { function.begin(&mut call.prepared.again(), &mut arguments) };
+        let attempt = unsafe { function.begin(&mut prepared, &mut arguments) };
         let attempt = Arc::new(attempt.map_err(|error| at(error, false))?);
         lock(&self.pending).push(attempt.clone());
         if self.ends.load(Ordering::Relaxed) {

@@ -13,7 +13,7 @@ use other as kernel;
 
 pub(super) use kernel::{bound_queue, receive, silence};
 
-use super::GiveUp;
+use super::{GiveUp, LOOK_UP};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_error;
@@ -27,9 +27,6 @@ use std::time::{Duration, Instant};
 
 /// A stream within this host.
 pub(crate) type Stream = UnixStream;
-
-/// Time between two looks whether somebody wants to give up.
-const LOOK_UP: Duration = Duration::from_millis(100);
 
 /// Looks at what has arrived, and neither takes it nor waits for it.
 pub(super) const LOOK: RecvFlags = RecvFlags::PEEK.union(RecvFlags::DONTWAIT);
