@@ -249,21 +249,24 @@ impl Sender {
         }
         self.deadline = None;
         self.resend = (self.resend * 2).min(self.config.resend_max);
+        if self.motion == Motion::Frozen(Freeze::Epoch) {
+            return None;
+        }
+        self.rewind();
+        if self.queue.is_empty() {
+            // Everything has arrived; the unanswered transmission was a copy.
+            self.answered = self.transmission;
+            return None;
+        }
         match self.motion {
-            Motion::Frozen(Freeze::Epoch) => None,
             Motion::Running => {
-                self.rewind();
+                // After a pause the packets are sent and get a deadline. A drain that begins in the
+                // pause needs one, too.
+                let paused = self.not_before.filter(|time| now < *time);
+                self.deadline = paused.map(|time| time + self.resend);
                 None
             }
-            Motion::Frozen(Freeze::Drain) => {
-                self.rewind();
-                let sent = self.send(now);
-                if sent.is_none() {
-                    // Everything has arrived; the unanswered transmission was a copy.
-                    self.answered = self.transmission;
-                }
-                sent
-            }
+            Motion::Frozen(_) => self.send(now),
         }
     }
 
@@ -373,6 +376,48 @@ mod tests {
         assert_eq!(sender.handle_answer(&late, 1), 0);
         assert_eq!(sender.poll_transmit(2).expect("sent again").epoch, 0);
         assert_eq!(sender.handle_answer(&answer(Kind::Ack, 1, 1), 3), 8);
+    }
+
+    /// Only the answer to a copy is missing, and nothing is left that could be sent again.
+    #[test]
+    fn a_pair_without_messages_comes_to_rest_after_a_lost_answer() {
+        let mut sender = Sender::new(Config::default(), 0);
+        sender.handle_queued(1, 8);
+        sender.poll_transmit(0).expect("sent");
+        let time = sender.poll_timeout().expect("an answer is due");
+        assert!(sender.handle_timeout(time).is_none());
+        sender.poll_transmit(time).expect("sent again");
+        assert_eq!(sender.handle_answer(&answer(Kind::Ack, 1, 1), time), 8);
+        assert!(!sender.is_stationary());
+        let time = sender.poll_timeout().expect("the other answer is due");
+        assert!(sender.handle_timeout(time).is_none());
+        assert_eq!(sender.poll_timeout(), None);
+        sender.freeze(Freeze::Drain);
+        assert!(sender.is_at_rest());
+    }
+
+    /// The second answer is lost, and the drain begins before the pause after the first one ends.
+    #[test]
+    fn a_drain_that_begins_in_a_pause_asks_again() {
+        let config = Config {
+            pause: 5_000_000,
+            ..Config::default()
+        };
+        let mut sender = Sender::new(config, 0);
+        sender.handle_queued(1, 8);
+        sender.handle_queued(1, 8);
+        sender.poll_transmit(0).expect("sent");
+        sender.poll_transmit(0).expect("sent");
+        assert_eq!(sender.handle_answer(&answer(Kind::Full, 0, 1), 1), 0);
+        let time = sender.poll_timeout().expect("an answer is due");
+        assert!(time < 5_000_000 && sender.handle_timeout(time).is_none());
+        sender.freeze(Freeze::Drain);
+        assert!(!sender.is_at_rest());
+        let time = sender.poll_timeout().expect("it asks again");
+        let again = sender.handle_timeout(time).expect("sent again");
+        assert_eq!((again.sequence, again.transmission), (0, 3));
+        assert_eq!(sender.handle_answer(&answer(Kind::Full, 0, 3), time), 0);
+        assert!(sender.is_at_rest());
     }
 
     /// The messages of a packet that fitted stay; the others are sent again, together with them.
