@@ -182,8 +182,11 @@ impl Reach {
     }
 
     /// The server does not answer. If it never has, it is not asked again: a program loses the
-    /// time of one attempt.
+    /// time of one attempt. Calls of several threads fail together, which is one failure.
     pub fn lost(&mut self, now: f64) {
+        if !self.may_try(now) {
+            return;
+        }
         self.pause = match self.was_reached {
             true => (2.0 * self.pause).max(FIRST_PAUSE),
             false => f64::INFINITY,
@@ -390,5 +393,15 @@ mod tests {
         assert!(!reach.may_try(129.0) && reach.may_try(130.0));
         reach.reached();
         assert!(reach.may_try(131.0));
+    }
+
+    #[test]
+    fn calls_that_fail_together_count_as_one_failure() {
+        let mut reach = Reach::default();
+        reach.reached();
+        for now in [100.0, 100.0, 100.1, 101.0] {
+            reach.lost(now);
+        }
+        assert!(!reach.may_try(109.0) && reach.may_try(110.0));
     }
 }
