@@ -197,11 +197,8 @@ impl Tap {
             *part = IoSlice::new(piece);
         }
         match rustix::io::writev(&self.file, &parts[..2 + pieces]) {
-            // The kernel refused the packet, or the interface is down: the packet is lost, as on a
-            // wire.
-            Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::INVAL | Errno::IO | Errno::NOMEM) => {
-                Ok(())
-            }
+            Ok(_) => Ok(()),
+            Err(error) if is_loss(error) => Ok(()),
             Err(error) => Err(self.lost(error)),
         }
     }
@@ -212,6 +209,15 @@ impl Tap {
             error => error.into(),
         }
     }
+}
+
+/// Whether the kernel has refused a packet, has no memory for it, or the interface is down: the
+/// packet is lost, as on a wire.
+fn is_loss(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::AGAIN | Errno::INTR | Errno::INVAL | Errno::IO | Errno::NOMEM | Errno::NOBUFS
+    )
 }
 
 /// Whether an interface with this MTU cannot have all these addresses.
@@ -243,4 +249,18 @@ fn attach(file: &OwnedFd, name: &str) -> io::Result<()> {
         TUNSETOFFLOAD,
         std::ptr::without_provenance_mut(offloads as usize),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kernel says `NOBUFS` if it has no memory for a packet.
+    #[test]
+    fn a_lack_of_memory_loses_a_packet_and_not_the_interface() {
+        for error in [Errno::NOMEM, Errno::NOBUFS, Errno::AGAIN, Errno::IO] {
+            assert!(is_loss(error), "{error}");
+        }
+        assert!(!is_loss(Errno::BADFD));
+    }
 }
