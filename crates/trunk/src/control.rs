@@ -113,8 +113,9 @@ pub(crate) fn reserve(interface: i32) -> io::Result<UnixListener> {
     UnixListener::bind_addr(&net::SocketAddr::from_abstract_name(name)?)
 }
 
-/// The trunk of this network namespace that has a link, if it answers.
-pub(crate) fn holder(link: &str) -> Option<String> {
+/// The trunk of this network namespace that has a link, if it answers. The trunk `own`, which asks,
+/// cannot answer meanwhile.
+pub(crate) fn holder(link: &str, own: &str) -> Option<String> {
     let has = |name: &String| {
         let status = ask(name, "status").ok();
         let status = status.and_then(|text| serde_json::from_str::<Value>(&text).ok());
@@ -123,7 +124,8 @@ pub(crate) fn holder(link: &str) -> Option<String> {
             .and_then(|status| status["links"].as_array());
         links.is_some_and(|links| links.iter().any(|other| other["name"] == link))
     };
-    running().ok()?.into_iter().find(has)
+    let mut others = running().ok()?.into_iter().filter(|name| name != own);
+    others.find(has)
 }
 
 /// The process at the other end, unless it has no number here: this process or the other one is in
@@ -348,7 +350,7 @@ fn may_end(stream: &UnixStream) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{
-        Request, accept, address, ask, end_within, is_stranger, listening, running, serve,
+        Request, accept, address, ask, end_within, holder, is_stranger, listening, running, serve,
     };
     use std::cell::Cell;
     use std::io::{self, Write};
@@ -405,6 +407,24 @@ mod tests {
         // The thread that listens lives as long as this process.
         let told = ended.join().unwrap().unwrap_err().to_string();
         assert!(told.contains("is not gone yet"), "{told}");
+    }
+
+    #[test]
+    fn a_trunk_that_looks_for_the_holder_of_a_link_does_not_ask_itself() {
+        let name = |letter| format!("{letter}-{}", std::process::id());
+        let (own, other) = (name('a'), name('b'));
+        let own_requests = serve(&own, None).unwrap();
+        let requests = serve(&other, None).unwrap();
+        let asked = std::thread::spawn(move || holder("eth9", &own));
+        match requests.queue.recv_timeout(Duration::from_secs(60)) {
+            Ok(Request::Status(answer)) => {
+                let status = r#"{"links": [{"name": "eth9"}]}"#;
+                answer.send(status.to_owned()).unwrap();
+            }
+            _ => panic!("no request for the status"),
+        }
+        assert_eq!(asked.join().unwrap(), Some(other));
+        assert!(own_requests.queue.try_recv().is_err());
     }
 
     #[test]

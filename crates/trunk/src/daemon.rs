@@ -2,7 +2,7 @@
 //! drives the [`Trunk`] state machine, and answers requests.
 
 use crate::control::{Request, Requests, serve, user_of};
-use crate::device::{BATCH, Link};
+use crate::device::{BATCH, Link, reserve_all};
 use crate::load::{Traffic, Use};
 use crate::report::{self, Log};
 use crate::{Config, Error};
@@ -95,7 +95,7 @@ impl Daemon {
             },
             _ => error.into(),
         })?;
-        links.iter_mut().try_for_each(Link::reserve)?;
+        reserve_all(&mut links, &config.name)?;
         // On fast links the processor is the limit, so no time may pass without work.
         let is_fast = links.iter().any(Link::is_fast);
         let fastest = links.iter().map(Link::rate).fold(1.0, f64::max);

@@ -56,13 +56,13 @@ impl Link {
 
     /// Reserves the interface. Two trunks on one link would have the same addresses, and each would
     /// take the other's frames.
-    pub(crate) fn reserve(&mut self) -> Result<(), Error> {
+    fn reserve(&mut self) -> Result<(), Error> {
         let index = self.interface.index()?;
         self.reservation = None;
         let reserved = reserve(index).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => Error::Reserved {
                 link: self.config.name.clone(),
-                trunk: holder(&self.config.name),
+                trunk: None,
             },
             _ => error.into(),
         });
@@ -140,6 +140,19 @@ impl Link {
     pub(crate) fn lose(&mut self) {
         self.device = None;
     }
+}
+
+/// Reserves the links of the trunk `own`, which is starting. The error says which other trunk has
+/// one. A running trunk must not ask that, because its frames would wait for the answer.
+pub(crate) fn reserve_all(links: &mut [Link], own: &str) -> Result<(), Error> {
+    let reserved = links.iter_mut().try_for_each(Link::reserve);
+    reserved.map_err(|error| match error {
+        Error::Reserved { link, .. } => {
+            let trunk = holder(&link, own);
+            Error::Reserved { link, trunk }
+        }
+        error => error,
+    })
 }
 
 /// The number and the address of an interface, if it is there.
