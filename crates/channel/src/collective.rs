@@ -95,10 +95,17 @@ impl Channel {
 
     /// Runs a collective operation on the twin. If the others pass something else, messages of this
     /// operation may be left over, which a later one would take for its own. So it is the last one.
+    /// In a gang job with partitions it fails before the first message: some ranks would wait for
+    /// messages that others cannot send.
     fn together(
         &mut self,
         act: impl FnOnce(&mut Channel) -> Result<(), ChannelError>,
     ) -> Result<(), ChannelError> {
+        let partitions = &self.segment().shape().partitions;
+        let own = partitions[self.rank()];
+        if let Some(other) = partitions.iter().position(|partition| *partition != own) {
+            return Err(ChannelError::Partition(other));
+        }
         let channel = self.collective();
         let done = act(channel);
         let unequal = |error: &ChannelError| {

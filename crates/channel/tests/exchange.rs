@@ -418,6 +418,9 @@ fn wrong_use_is_an_error() {
     let mut two = Channel::attach(segment, None, 1).expect("a rank");
     assert!(matches!(one.send(3, &[]), Err(ChannelError::Rank { .. })));
     assert!(matches!(one.send(2, &[]), Err(ChannelError::Partition(2))));
+    assert!(matches!(one.barrier(), Err(ChannelError::Partition(2))));
+    let all = two.all_reduce(Reduction::Sum, &mut [1.5]);
+    assert!(matches!(all, Err(ChannelError::Partition(2))));
     let long = vec![0; one.eager_bytes() + 1];
     assert!(matches!(
         one.try_send(1, &long),
