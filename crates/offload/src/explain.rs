@@ -9,9 +9,13 @@ use std::ffi::{CStr, CString, c_char};
 use std::fmt::Write;
 
 /// Tags of the dynamic section and the parts of a symbol, as in the ELF specification.
+const DT_PLTRELSZ: i64 = 2;
 const DT_HASH: i64 = 4;
 const DT_STRTAB: i64 = 5;
 const DT_SYMTAB: i64 = 6;
+const DT_RELA: i64 = 7;
+const DT_RELASZ: i64 = 8;
+const DT_JMPREL: i64 = 23;
 const DT_GNU_HASH: i64 = 0x6fff_fef5;
 const SHN_UNDEF: u16 = 0;
 
@@ -113,6 +117,8 @@ fn symbols(object: &Object) -> Symbols {
         return found;
     };
     let (mut table, mut texts, mut count) = (0usize, 0usize, 0usize);
+    // The relocations of data and of calls: the address and the bytes of each table.
+    let mut relocations = [(0usize, 0usize); 2];
     let mut entry = dynamic as *const [i64; 2];
     // The dynamic linker has made the addresses absolute, unless the section is read-only.
     let start = object.addresses.start;
@@ -129,6 +135,10 @@ fn symbols(object: &Object) -> Symbols {
             match tag {
                 DT_SYMTAB => table = address,
                 DT_STRTAB => texts = address,
+                DT_RELA => relocations[0].0 = address,
+                DT_RELASZ => relocations[0].1 = value as usize,
+                DT_JMPREL => relocations[1].0 = address,
+                DT_PLTRELSZ => relocations[1].1 = value as usize,
                 DT_HASH => count = (*(address as *const [u32; 2]))[1] as usize,
                 DT_GNU_HASH if count == 0 => count = count_hashed(address as *const u32),
                 _ => {}
@@ -137,6 +147,12 @@ fn symbols(object: &Object) -> Symbols {
         }
         if table == 0 || texts == 0 {
             return found;
+        }
+        // The hash table of an object that defines nothing does not say what it imports.
+        for (start, bytes) in relocations.into_iter().filter(|(start, _)| *start != 0) {
+            let start = start as *const Relocation;
+            let all = std::slice::from_raw_parts(start, bytes / size_of::<Relocation>());
+            count = count.max(count_relocated(all));
         }
         for index in 1..count {
             let symbol = &*(table as *const libc::Elf64_Sym).add(index);
@@ -150,6 +166,15 @@ fn symbols(object: &Object) -> Symbols {
         }
     }
     found
+}
+
+/// A relocation: its place, its kind with the index of its symbol in the upper half, and a number.
+type Relocation = [u64; 3];
+
+/// The number of symbols of an object, as far as its relocations name them.
+fn count_relocated(relocations: &[Relocation]) -> usize {
+    let indices = relocations.iter().map(|[_, info, _]| (info >> 32) as usize);
+    indices.max().map_or(0, |last| last + 1)
 }
 
 /// The number of symbols of an object, from its GNU hash table: four numbers, a filter, a bucket
@@ -199,6 +224,17 @@ mod tests {
             }
         }
         assert!(imports.contains(c"malloc") && !imports.contains(c"dgesv_"));
+    }
+
+    /// As linkers write it: one empty chain, which begins after the first symbol.
+    #[test]
+    fn the_imports_of_an_object_that_defines_nothing_are_counted() {
+        let table = [1u32, 1, 1, 0, 0, 0, 0];
+        // SAFETY: four numbers, a filter of 64 bits, and a bucket.
+        assert_eq!(unsafe { count_hashed(table.as_ptr()) }, 1);
+        let relocations: [Relocation; 2] = [[0x4000, 3 << 32 | 7, 0], [0x4008, 5 << 32 | 7, 0]];
+        assert_eq!(count_relocated(&relocations), 6);
+        assert_eq!(count_relocated(&[]), 0);
     }
 
     #[test]
