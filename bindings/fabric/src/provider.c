@@ -256,8 +256,12 @@ static int enable(struct end *end) {
     return -FI_ENODEV;
   }
   end->endpoint = endpoint_open(end->channel, farcall_completed, end);
-  if (end->endpoint == NULL)
+  if (end->endpoint == NULL) {
+    /* Otherwise the channel could not be opened again. */
+    farcall_channel_close(end->channel);
+    end->channel = NULL;
     return -FI_ENOMEM;
+  }
   endpoint_set_min_multi(end->endpoint, end->min_multi);
   /* Where Yama restricts it, the other processes of the user may read this one's messages. */
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
