@@ -177,6 +177,45 @@ def test_from_c(start, state, tmp_path):
     assert "no durable call" in fetched.stdout
 
 
+MIXED = """\
+Module mixed;
+Define mixed(IN char c, IN float f, IN double d, IN scomplex z, OUT double *sum)
+{ (void)z; *sum = c + (d != d) + (f == 0.1f); }
+"""
+FETCH = """\
+#include "farcall.h"
+#include <math.h>
+#include <stdio.h>
+
+int main(int argc, char **argv) {
+  farcall_server *server = argc == 3 ? farcall_connect(argv[1]) : NULL;
+  farcall_scomplex z = 0.1f;
+  double sum = 0;
+
+  if (farcall_fetch(server, "mixed", argv[2], 'N', 0.1f, NAN, z, &sum) != FARCALL_OK)
+    return printf("%s\\n", farcall_error_message()), 1;
+  printf("%g\\n", sum);
+  if (farcall_fetch(server, "mixed", argv[2], 'T', 0.1f, NAN, z, &sum) != FARCALL_ARGUMENT ||
+      farcall_fetch(server, "mixed", argv[2], 'N', 0.2f, NAN, z, &sum) != FARCALL_ARGUMENT ||
+      farcall_fetch(server, "mixed", argv[2], 'N', 0.1f, 0.0, z, &sum) != FARCALL_ARGUMENT)
+    return printf("another scalar was taken\\n"), 1;
+  farcall_disconnect(server);
+  return 0;
+}
+"""
+
+
+def test_c_fetches_what_python_has_submitted(start, state, tmp_path):
+    """A character is a text there, its numbers have more digits, and NaN equals nothing."""
+    (tmp_path / "mixed.idl").write_text(MIXED)
+    (tmp_path / "fetch.c").write_text(FETCH)
+    process = start(tmp_path / "mixed.idl", options=[*state, "--allow-code"])
+    mixed = process.connect().function("mixed")
+    job = mixed.submit(c="N", f=0.1, d=float("nan"), z=0.1)
+    ran = run(compile_c(tmp_path / "fetch.c", tmp_path / "fetch"), process.address, job.id)
+    assert (ran.returncode, ran.stdout) == (0, f"{ord('N') + 2}\n"), ran
+
+
 def test_durable_calls_that_waited_on_disk_see_zeros_outside_of_a_section(start, state, tmp_path):
     """Their call buffers have served other calls."""
     config = tmp_path / "farcall.toml"
