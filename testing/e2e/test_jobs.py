@@ -167,6 +167,8 @@ def test_from_c(start, state, tmp_path):
     sparse.write_text(
         "Define total(IN int n, IN int ends[n + 1], IN double x[ends[n]], OUT double *sum)\n"
         "{ *sum = 0; for (int i = 0; i < ends[n]; i++) *sum += x[i]; }\n"
+        "Define spelled(IN int n, IN string words[n], OUT int *length)\n"
+        "{ *length = 0; for (int i = 0; i < n; i++) *length += (int)strlen(words[i]); }\n"
     )
     process = start(LIBRARIES / "lapack.idl", sparse, options=[*state, "--allow-code"])
     submitted = run(program, process.address)

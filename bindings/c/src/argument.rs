@@ -177,12 +177,12 @@ pub(crate) unsafe fn read<'a>(
     unsafe { read_knowing(None, function, given, wanted, texts) }
 }
 
-/// The same, where the elements that decide sizes may be known already.
+/// The same, where the arrays of texts and the elements that decide sizes may be known already.
 ///
 /// # Safety
-/// As for [`read`]; then the arrays of these elements may be NULL.
+/// As for [`read`]; then these arrays of texts, and the arrays of these elements, may be NULL.
 pub(crate) unsafe fn read_knowing<'a>(
-    elements: Option<&[i64]>,
+    known: Option<Values<'_>>,
     function: &Function,
     given: &[Value],
     wanted: Use,
@@ -192,7 +192,7 @@ pub(crate) unsafe fn read_knowing<'a>(
     let problem = |text: String| of_function(function, &text);
     let values = by_parameter(function, given)?;
     // SAFETY: the caller's promise.
-    let laid_out = unsafe { lay_out_knowing(elements, function, &values) }?;
+    let laid_out = unsafe { lay_out_knowing(known, function, &values) }?;
     let layout = laid_out.layout();
 
     let mut arguments = Vec::with_capacity(values.len());
@@ -274,13 +274,13 @@ pub(crate) unsafe fn lay_out(
 /// # Safety
 /// As for [`read_knowing`].
 unsafe fn lay_out_knowing(
-    elements: Option<&[i64]>,
+    known: Option<Values<'_>>,
     function: &Function,
     values: &[Option<Value>],
 ) -> Result<LaidOut, Problem> {
     let problem = |text: String| of_function(function, &text);
     // SAFETY: the caller's promise.
-    let (scalars, elements) = unsafe { values_of(elements, function, values) }.map_err(problem)?;
+    let (scalars, elements) = unsafe { values_of(known, function, values) }.map_err(problem)?;
     Ok(function.client.lay_out(scalars, elements)?)
 }
 
@@ -290,7 +290,7 @@ unsafe fn lay_out_knowing(
 /// # Safety
 /// As for [`read_knowing`].
 unsafe fn values_of(
-    known: Option<&[i64]>,
+    known: Option<Values<'_>>,
     function: &Function,
     values: &[Option<Value>],
 ) -> Result<(Vec<Option<Scalar>>, Vec<i64>), String> {
@@ -310,11 +310,15 @@ unsafe fn values_of(
     let is_given = |param: usize| values[param].is_some_and(|value| !value.data.is_null());
     let mut references = interface.element_refs.iter();
     let elements = match known {
-        Some(known) if !references.any(|one| is_given(one.param)) => known.to_vec(),
+        Some(known) if !references.any(|one| is_given(one.param)) => known.elements.to_vec(),
         _ => elements(function, &scalars, values).map_err(|error| error.to_string())?,
     };
     for (index, param) in interface.params.iter().enumerate() {
         if let Some(value) = values[index].filter(|_| param.is_texts()) {
+            if let Some(known) = known.filter(|_| value.data.is_null()) {
+                scalars[index] = known.scalars.get(index).cloned().flatten();
+                continue;
+            }
             let sizes = Values {
                 scalars: &scalars,
                 elements: &elements,

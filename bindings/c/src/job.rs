@@ -9,7 +9,7 @@ use crate::function::{Function, share};
 use crate::texts::Texts;
 use crate::{Status, Value, text};
 use farcall_client::{DurableState, JobId, Scalar};
-use farcall_idl::{Param, Type};
+use farcall_idl::{Param, Type, Values};
 use std::ffi::{c_char, c_void};
 
 /// Bytes of a job id as text, with the NUL at its end.
@@ -212,10 +212,12 @@ unsafe fn fetch(
         )));
     }
     let mut texts = Texts::default();
-    let elements = Some(submitted.elements());
+    let known = Some(Values {
+        scalars: submitted.scalars(),
+        elements: submitted.elements(),
+    });
     // SAFETY: the caller's promise; the texts outlive the request.
-    let read =
-        unsafe { argument::read_knowing(elements, &function, given, Use::Fetch, &mut texts) };
+    let read = unsafe { argument::read_knowing(known, &function, given, Use::Fetch, &mut texts) };
     let (laid_out, mut arguments) = read?;
     let params = &client.interface().params;
     if !are_same(params, submitted.scalars(), laid_out.scalars()) {
