@@ -307,6 +307,7 @@ unsafe fn values_of(
             _ => None,
         });
     }
+    check_deciding(function, values)?;
     let is_given = |param: usize| values[param].is_some_and(|value| !value.data.is_null());
     let mut references = interface.element_refs.iter();
     let elements = match known {
@@ -365,6 +366,23 @@ unsafe fn functions<'a>(
         arguments.push(Argument::Function(callback.map_err(&problem)?));
     }
     Ok(arguments)
+}
+
+/// Checks the types of the arrays whose elements decide sizes: the bytes of another type tell no
+/// size, and what has no type may be at no address.
+fn check_deciding(function: &Function, values: &[Option<Value>]) -> Result<(), String> {
+    let interface = function.client.interface();
+    for reference in &interface.element_refs {
+        let param = &interface.params[reference.param];
+        let has_other_type = |value: &Value| {
+            let is_array = !value.data.is_null() && !handle::is_one(value.data);
+            is_array && value.is_checked() && value.kind != kind(param.ty) as i32
+        };
+        if let Some(value) = values[reference.param].filter(has_other_type) {
+            return Err(mismatch(param, &value.what()));
+        }
+    }
+    Ok(())
 }
 
 /// The elements of IN arrays that decide sizes. Only the part of an array up to that element is
