@@ -38,6 +38,7 @@ public final class Buffers {
         code.call('e', number);
         expect('e', number[0]);
         refused("is 'é', which has several bytes", () -> code.call('é', number));
+        refused("argument `c`: expected char, given NULL", () -> code.call(null, number));
         Function length = server.function("arrays/length");
         length.call("é", number);
         expect(2, number[0]);

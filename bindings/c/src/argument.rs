@@ -95,7 +95,8 @@ impl Value {
 
     /// A description for error messages.
     pub(crate) fn what(&self) -> String {
-        if self.has_kind_of_function() && self.data.is_null() {
+        let can_be_null = self.has_kind_of_function() || self.kind == FARCALL_REFUSED;
+        if can_be_null && self.data.is_null() {
             return "NULL".to_owned();
         }
         let Some((name, size)) = described(self.kind) else {
