@@ -31,8 +31,13 @@ static int by_arrays(farcall_server *server) {
   if (info != 0 || fabs(b[0] - 1) > 1e-12 || fabs(b[1] - 2) > 1e-12)
     return failed("another solution by pointers");
   a[0] = 2, a[1] = a[2] = 1, a[3] = 3, b[0] = 4, b[1] = 7, info = -1;
+  /* The submission only reads the arrays. */
+  values[2].read_only = values[5].read_only = 1;
   if (farcall_submit_values(dgesv, id, values, 8) != FARCALL_OK ||
-      farcall_fetch_values(dgesv, id, values, 8) != FARCALL_OK)
+      farcall_fetch_values(dgesv, id, values, 8) != FARCALL_ARGUMENT)
+    return failed("read-only arrays by values");
+  values[2].read_only = values[5].read_only = 0;
+  if (farcall_fetch_values(dgesv, id, values, 8) != FARCALL_OK)
     return failed("by values");
   if (info != 0 || fabs(b[0] - 1) > 1e-12 || fabs(b[1] - 2) > 1e-12)
     return failed("another solution by values");

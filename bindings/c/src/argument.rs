@@ -226,9 +226,10 @@ pub(crate) unsafe fn read_knowing<'a>(
                 kept
             }
             (None, Some(value)) => {
-                check_array(param, &value, length).map_err(&problem)?;
+                let mode = wanted.mode(param);
+                check_array(param, mode, &value, length).map_err(&problem)?;
                 // SAFETY: the caller's promise; an empty array is not read.
-                unsafe { array(wanted.mode(param), value.data, length) }
+                unsafe { array(mode, value.data, length) }
             }
         });
     }
@@ -423,7 +424,8 @@ fn elements(
 }
 
 /// Checks the memory of an array against the interface, as far as its type and size are known.
-fn check_array(param: &Param, value: &Value, length: usize) -> Result<(), String> {
+/// `mode` says how the call uses it.
+fn check_array(param: &Param, mode: Mode, value: &Value, length: usize) -> Result<(), String> {
     if value.data.is_null() && length > 0 {
         return Err(mismatch(param, "NULL"));
     }
@@ -439,7 +441,7 @@ fn check_array(param: &Param, value: &Value, length: usize) -> Result<(), String
             param.name
         ));
     }
-    if value.read_only != 0 && param.mode != Mode::In {
+    if value.read_only != 0 && mode != Mode::In {
         return Err(mismatch(param, "one that may not be written to"));
     }
     Ok(())
