@@ -33,6 +33,7 @@ public final class Buffers {
     private static void texts(Server server) {
         refused("the name is null", () -> server.function(null));
         refused("a NUL in it", () -> server.function("arrays/sum\0"));
+        refused("the address has a NUL in it", () -> new Server("farcall://127.0.0.1:1\0").close());
         Function code = server.function("arrays/code");
         int[] number = new int[1];
         code.call('e', number);
