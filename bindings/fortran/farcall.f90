@@ -131,7 +131,7 @@ module farcall
     end function
 
     ! Waits until a call to the server has ended that no wait has reported; `which` is 0 if none is
-    ! left.
+    ! left. A server that is not connected stands for all servers.
     integer(c_int) function farcall_wait_any(server, timeout, which) bind(c)
       import :: c_int, c_int64_t, c_double, farcall_server
       type(farcall_server), value :: server
@@ -139,7 +139,8 @@ module farcall
       integer(c_int64_t), intent(out) :: which
     end function
 
-    ! Waits until all calls to the server have ended that no wait has reported.
+    ! Waits until all calls to the server have ended that no wait has reported. A server that is not
+    ! connected stands for all servers.
     integer(c_int) function farcall_wait_all(server, timeout) bind(c)
       import :: c_int, c_double, farcall_server
       type(farcall_server), value :: server
@@ -157,7 +158,7 @@ module farcall
       integer(c_int64_t), value :: session
     end function
 
-    ! Gives up all calls to the server.
+    ! Gives up all calls to the server; to all servers, if it is not connected.
     integer(c_int) function farcall_cancel_all(server) bind(c)
       import :: c_int, farcall_server
       type(farcall_server), value :: server

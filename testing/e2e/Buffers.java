@@ -33,11 +33,13 @@ public final class Buffers {
     private static void texts(Server server) {
         refused("the name is null", () -> server.function(null));
         refused("a NUL in it", () -> server.function("arrays/sum\0"));
+        refused("the address has a NUL in it", () -> new Server("farcall://127.0.0.1:1\0").close());
         Function code = server.function("arrays/code");
         int[] number = new int[1];
         code.call('e', number);
         expect('e', number[0]);
         refused("is 'é', which has several bytes", () -> code.call('é', number));
+        refused("argument `c`: expected char, given NULL", () -> code.call(null, number));
         Function length = server.function("arrays/length");
         length.call("é", number);
         expect(2, number[0]);

@@ -31,8 +31,13 @@ static int by_arrays(farcall_server *server) {
   if (info != 0 || fabs(b[0] - 1) > 1e-12 || fabs(b[1] - 2) > 1e-12)
     return failed("another solution by pointers");
   a[0] = 2, a[1] = a[2] = 1, a[3] = 3, b[0] = 4, b[1] = 7, info = -1;
+  /* The submission only reads the arrays. */
+  values[2].read_only = values[5].read_only = 1;
   if (farcall_submit_values(dgesv, id, values, 8) != FARCALL_OK ||
-      farcall_fetch_values(dgesv, id, values, 8) != FARCALL_OK)
+      farcall_fetch_values(dgesv, id, values, 8) != FARCALL_ARGUMENT)
+    return failed("read-only arrays by values");
+  values[2].read_only = values[5].read_only = 0;
+  if (farcall_fetch_values(dgesv, id, values, 8) != FARCALL_OK)
     return failed("by values");
   if (info != 0 || fabs(b[0] - 1) > 1e-12 || fabs(b[1] - 2) > 1e-12)
     return failed("another solution by values");
@@ -42,12 +47,16 @@ static int by_arrays(farcall_server *server) {
              : failed("too few arguments were taken");
 }
 
-/* The sizes depend on an array that the fetch does not have. */
+/* The sizes depend on an array that the fetch does not have, and texts travel with the scalars. */
 static int without_inputs(farcall_server *server) {
   farcall_function *total = farcall_function_of(server, "total");
+  farcall_function *spelled = farcall_function_of(server, "spelled");
   int32_t n = 2, ends[] = {0, 1, 3};
   double x[] = {1, 2, 3}, sum = 0;
   void *arguments[] = {&n, ends, x, &sum};
+  const char *words[] = {"one", "three"};
+  int32_t length = 0;
+  void *texts[] = {&n, words, &length};
   char id[FARCALL_JOB_ID_BYTES];
 
   if (farcall_submit_array(total, id, arguments, 4) != FARCALL_OK)
@@ -55,6 +64,11 @@ static int without_inputs(farcall_server *server) {
   arguments[1] = arguments[2] = NULL;
   if (farcall_fetch_array(total, id, arguments, 4) != FARCALL_OK || sum != 6)
     return failed("fetch without the inputs");
+  if (farcall_submit_array(spelled, id, texts, 3) != FARCALL_OK)
+    return failed("submit with texts");
+  texts[1] = NULL;
+  if (farcall_fetch_array(spelled, id, texts, 3) != FARCALL_OK || length != 8)
+    return failed("fetch without the texts");
   return 0;
 }
 

@@ -13,6 +13,9 @@
 
 static int failures;
 
+/* That of farcall.h, which these clients do not include. */
+const char *farcall_error_message(void);
+
 static void twice(double *c, double *d) {
   int i;
 
@@ -106,6 +109,7 @@ static void test_objects(void) {
   CHECK(grpc_handle_attr_initialize_np(NULL) == GRPC_OTHER_ERROR_CODE);
   CHECK(grpc_handle_attr_set_np(NULL, GRPC_HANDLE_ATTR_PORT, &port) == GRPC_OTHER_ERROR_CODE);
   CHECK(grpc_handle_attr_get_np(&attr, GRPC_HANDLE_ATTR_PORT, NULL) == GRPC_OTHER_ERROR_CODE);
+  CHECK(strstr(farcall_error_message(), "the pointer to its value is NULL") != NULL);
   CHECK(grpc_object_handle_init_with_attr_np(&handles[0], NULL) == GRPC_OTHER_ERROR_CODE);
   CHECK(grpc_session_attr_initialize_np(NULL, NULL) == GRPC_OTHER_ERROR_CODE);
   CHECK(grpc_handle_attr_initialize_np(&attr) == GRPC_NO_ERROR);

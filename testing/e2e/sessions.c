@@ -2,6 +2,7 @@
  * they are. `sessions SERVER OTHER` serve languages.idl. */
 #include "farcall.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -362,6 +363,35 @@ static void wrong(void) {
   EXPECT(farcall_wait(which, 30), FARCALL_CANCELLED);
 }
 
+static int open_files(void) {
+  DIR *folder = opendir("/proc/self/fd");
+  int count = 0;
+
+  if (folder == NULL)
+    return 0;
+  while (readdir(folder) != NULL)
+    count++;
+  closedir(folder);
+  return count;
+}
+
+/* A call that was given up, and that no wait has reported, keeps no connection open. */
+static void disconnected(void) {
+  enum { ROUNDS = 8 };
+  static int32_t slept;
+  int round, before = 0;
+
+  for (round = 0; round < ROUNDS; round++) {
+    farcall_server *server = farcall_connect(NULL);
+
+    EXPECT(farcall_call_async(server, "nap", LONG_NAP, &slept) != 0, 1);
+    if (round == 0)
+      before = open_files();
+    farcall_disconnect(server);
+  }
+  EXPECT(open_files() < before + ROUNDS / 2, 1);
+}
+
 int main(int argc, char **argv) {
   if (argc != 3)
     return 2;
@@ -382,6 +412,7 @@ int main(int argc, char **argv) {
   memory();
   ways();
   wrong();
+  disconnected();
   farcall_disconnect(one), farcall_disconnect(other);
   farcall_disconnect(NULL);
   printf("%d failures\n", failures);

@@ -89,6 +89,56 @@ def test_a_destructor_of_a_thread_can_call(values):
     ]
 
 
+ENDS = """\
+Module ends;
+Define total(IN int n, IN int ends[n + 1], IN double x[ends[n]], OUT double *sum)
+{ *sum = 0; for (int i = 0; i < ends[n]; i++) *sum += x[i]; }
+"""
+OTHER_ENDS = """\
+#include "farcall.h"
+#include <stdio.h>
+
+int main(int argc, char **argv) {
+  farcall_server *server = argc == 2 ? farcall_connect(argv[1]) : NULL;
+  farcall_function *total = farcall_function_of(server, "total");
+  int32_t n = 1, ends[] = {0, 2};
+  double x[] = {1, 2}, sum = 0, other[] = {0, 2};
+  farcall_value values[] = {{&n, sizeof n, FARCALL_INT, 1},
+                            {ends, sizeof ends, FARCALL_INT, 1},
+                            {x, sizeof x, FARCALL_DOUBLE, 1},
+                            {&sum, sizeof sum, FARCALL_DOUBLE, 0}};
+
+  if (farcall_call_values(total, values, 4) != FARCALL_OK || sum != 3)
+    return printf("%s\\n", farcall_error_message()), 1;
+  values[1].data = other, values[1].bytes = sizeof other, values[1].kind = FARCALL_DOUBLE;
+  if (farcall_call_values(total, values, 4) != FARCALL_ARGUMENT)
+    return 2;
+  printf("%s\\n", farcall_error_message());
+  /* Nothing is read at the address of what has no type. */
+  values[1].data = (void *)8, values[1].bytes = 8, values[1].kind = FARCALL_REFUSED;
+  if (farcall_call_values(total, values, 4) != FARCALL_ARGUMENT)
+    return 3;
+  printf("%s\\n", farcall_error_message());
+  farcall_disconnect(server);
+  return 0;
+}
+"""
+
+
+def test_elements_that_decide_sizes_have_the_type_of_the_interface(start, tmp_path):
+    """Sizes were read from arrays of another type, and from what has none."""
+    (tmp_path / "ends.idl").write_text(ENDS)
+    (tmp_path / "ends.c").write_text(OTHER_ENDS)
+    program = compile_c(tmp_path / "ends.c", tmp_path / "ends")
+    ran = run(program, start(tmp_path / "ends.idl", options=["--allow-code"]).address)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    expected = "ends/total: argument `ends`: expected an array of int, given"
+    assert ran.stdout.splitlines() == [
+        f"{expected} 2 of double",
+        f"{expected} a type that no argument has",
+    ]
+
+
 def frozen():
     """The functions of the shared library, by version."""
     text = (ROOT / "bindings" / "c" / "farcall.map").read_text()

@@ -28,6 +28,10 @@ int main(int, char **argv) {
   join(1, numbers | std::views::take(1) | std::views::transform(made), "-", text,
        farcall::out(length));
   std::printf("%d\\n", length);
+  // A call does not read the texts that it only returns.
+  std::vector<std::string> parts(2, std::string(12, '\\0'));
+  server.call("split", "one,two", ',', 2, parts, farcall::out(length));
+  std::printf("%s|%s\\n", parts[0].c_str(), parts[1].c_str());
 
   const auto refused = [&](auto &&call) {
     try {
@@ -36,6 +40,8 @@ int main(int, char **argv) {
       std::printf("%s\\n", error.what());
     }
   };
+  parts[1] = std::string("b\\0.", 3);
+  refused([&] { server.call("capitals", 2, 12, parts); });
   const std::vector<const char *> words{"a", nullptr};
   refused([&] { join(2, words, "-", text, farcall::out(length)); });
   refused([&] { server.function(std::string("join\\0.", 6)); });
@@ -61,6 +67,8 @@ def test_what_a_program_passes_is_whole_or_refused(start, tmp_path):
     assert printed.splitlines() == [
         "1000000001-1000000002-1000000003",
         "41",
+        "one|two",
+        "expected strings without NUL, given a range with one",
         "expected a text, given NULL",
         *[no_nul] * 2,
         "expected an address, given NULL",

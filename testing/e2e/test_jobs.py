@@ -167,6 +167,8 @@ def test_from_c(start, state, tmp_path):
     sparse.write_text(
         "Define total(IN int n, IN int ends[n + 1], IN double x[ends[n]], OUT double *sum)\n"
         "{ *sum = 0; for (int i = 0; i < ends[n]; i++) *sum += x[i]; }\n"
+        "Define spelled(IN int n, IN string words[n], OUT int *length)\n"
+        "{ *length = 0; for (int i = 0; i < n; i++) *length += (int)strlen(words[i]); }\n"
     )
     process = start(LIBRARIES / "lapack.idl", sparse, options=[*state, "--allow-code"])
     submitted = run(program, process.address)
@@ -175,6 +177,45 @@ def test_from_c(start, state, tmp_path):
     assert fetched.returncode == 0, fetched.stdout
     assert "the scalars differ from those" in fetched.stdout
     assert "no durable call" in fetched.stdout
+
+
+MIXED = """\
+Module mixed;
+Define mixed(IN char c, IN float f, IN double d, IN scomplex z, OUT double *sum)
+{ (void)z; *sum = c + (d != d) + (f == 0.1f); }
+"""
+FETCH = """\
+#include "farcall.h"
+#include <math.h>
+#include <stdio.h>
+
+int main(int argc, char **argv) {
+  farcall_server *server = argc == 3 ? farcall_connect(argv[1]) : NULL;
+  farcall_scomplex z = 0.1f;
+  double sum = 0;
+
+  if (farcall_fetch(server, "mixed", argv[2], 'N', 0.1f, NAN, z, &sum) != FARCALL_OK)
+    return printf("%s\\n", farcall_error_message()), 1;
+  printf("%g\\n", sum);
+  if (farcall_fetch(server, "mixed", argv[2], 'T', 0.1f, NAN, z, &sum) != FARCALL_ARGUMENT ||
+      farcall_fetch(server, "mixed", argv[2], 'N', 0.2f, NAN, z, &sum) != FARCALL_ARGUMENT ||
+      farcall_fetch(server, "mixed", argv[2], 'N', 0.1f, 0.0, z, &sum) != FARCALL_ARGUMENT)
+    return printf("another scalar was taken\\n"), 1;
+  farcall_disconnect(server);
+  return 0;
+}
+"""
+
+
+def test_c_fetches_what_python_has_submitted(start, state, tmp_path):
+    """A character is a text there, its numbers have more digits, and NaN equals nothing."""
+    (tmp_path / "mixed.idl").write_text(MIXED)
+    (tmp_path / "fetch.c").write_text(FETCH)
+    process = start(tmp_path / "mixed.idl", options=[*state, "--allow-code"])
+    mixed = process.connect().function("mixed")
+    job = mixed.submit(c="N", f=0.1, d=float("nan"), z=0.1)
+    ran = run(compile_c(tmp_path / "fetch.c", tmp_path / "fetch"), process.address, job.id)
+    assert (ran.returncode, ran.stdout) == (0, f"{ord('N') + 2}\n"), ran
 
 
 def test_durable_calls_that_waited_on_disk_see_zeros_outside_of_a_section(start, state, tmp_path):

@@ -360,7 +360,7 @@ farcall_status farcall_error_status(void);
 // failure.
 const char *farcall_error_message(void);
 
-// The text of a status, such as `connection`. It is valid until the program ends.
+// The text of a status, such as `unknown function`. It is valid until the program ends.
 const char *farcall_status_text(int32_t status);
 
 // The version of the library, such as `0.1.0`.
@@ -420,10 +420,11 @@ farcall_status farcall_call_values(const farcall_function *function,
 // `function` is from `farcall_function_of`, or NULL.
 farcall_times farcall_times_of(const farcall_function *function);
 
-// Estimates a call with these arguments, which are as for `farcall_call_array`. Only scalars are
-// read, and arrays whose elements decide the sizes of others; other arrays may be NULL. The server
-// is asked once a second at most for calls of about the same size, so that a program can compare
-// the estimate with its own time before every call. Since `FARCALL_1.7`.
+// Estimates a call with these arguments, which are as for `farcall_call_array`. This reads only
+// scalars, arrays of texts without a length limit, and arrays whose elements decide the sizes of
+// others; other arrays may be NULL. The server is asked once a second at most for calls of about
+// the same size, so that a program can compare the estimate with its own time before every call.
+// Since `FARCALL_1.7`.
 //
 // `function` is from `farcall_function_of`, `arguments` points to `count` addresses, and
 // `estimate` to memory for the estimate. The scalars are of the types of the interface.
@@ -490,10 +491,10 @@ int32_t farcall_argument_written(const farcall_function *function, size_t index)
 int32_t farcall_argument_unsigned(const farcall_function *function, size_t index);
 
 // Stores the lengths of an array argument in a call with these arguments, which are as for
-// `farcall_call_array`; only scalars are read, and arrays whose elements decide sizes. Returns the
-// number of dimensions, and stores the first `room` lengths; 0 for a scalar, -1 on failure. The
-// order of the lengths is that of `farcall_column_major`. The room of texts is no dimension. Since
-// `FARCALL_1.8`.
+// `farcall_call_array`. This reads only scalars, arrays of texts without a length limit, and
+// arrays whose elements decide sizes; other arrays may be NULL. Returns the number of dimensions,
+// and stores the first `room` lengths; 0 for a scalar, -1 on failure. The order of the lengths is
+// that of `farcall_column_major`. The room of texts is no dimension. Since `FARCALL_1.8`.
 //
 // `function` is from `farcall_function_of`, `arguments` points to `count` addresses, and `shape`
 // to `room` lengths. The scalars are of the types of the interface.

@@ -199,8 +199,7 @@ public:
       /* The range may make each text only now, and then the item alone holds it. */
       for (auto &&item : given) {
         const std::string_view text = text_of(item);
-        if (text.find('\0') != text.npos)
-          throw Error(FARCALL_ARGUMENT, "expected strings without NUL, given a range with one");
+        has_nul_ = has_nul_ || text.find('\0') != text.npos;
         texts_.append(text).push_back('\0');
       }
       set(texts_.data(), texts_.size(), FARCALL_TEXT, true);
@@ -237,6 +236,12 @@ public:
 
   /* Whether it has texts that a call can replace. */
   bool may_return_texts() const noexcept { return may_return_texts_; }
+
+  /* Refuses texts with a NUL in them, which a call would not read as they are. */
+  void check_texts() const {
+    if (has_nul_)
+      throw Error(FARCALL_ARGUMENT, "expected strings without NUL, given a range with one");
+  }
 
   /* The pointers to the texts that the call replaces. */
   farcall_value texts() {
@@ -286,6 +291,7 @@ private:
   alignas(16) std::byte scalar_[16] = {};
   Closure closure_;
   std::string texts_;
+  bool has_nul_ = false;
   bool may_return_texts_ = false;
   std::vector<std::string *> returned_;
   std::vector<char *> pointers_;
@@ -306,6 +312,8 @@ template <class... Args> void call(const farcall_function *function, Args &&...a
   for (std::size_t index = 0; index < values.size(); index++) {
     returns_texts[index] =
         arguments[index].may_return_texts() && farcall_argument_written(function, index);
+    if (!returns_texts[index] || farcall_argument_read(function, index))
+      arguments[index].check_texts();
     values[index] = returns_texts[index] ? arguments[index].texts() : arguments[index].value();
   }
   if (farcall_call_values(function, values.data(), values.size()) != FARCALL_OK)
@@ -322,6 +330,7 @@ template <class... Args> farcall_session start(const farcall_function *function,
     if (arguments[index].may_return_texts() && farcall_argument_written(function, index))
       throw Error(FARCALL_ARGUMENT, "strings come back from a call that waits; of an asynchronous "
                                     "one pass them as rows of char");
+    arguments[index].check_texts();
     values[index] = arguments[index].value();
   }
   const farcall_session session =

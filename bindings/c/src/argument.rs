@@ -95,7 +95,8 @@ impl Value {
 
     /// A description for error messages.
     pub(crate) fn what(&self) -> String {
-        if self.has_kind_of_function() && self.data.is_null() {
+        let can_be_null = self.has_kind_of_function() || self.kind == FARCALL_REFUSED;
+        if can_be_null && self.data.is_null() {
             return "NULL".to_owned();
         }
         let Some((name, size)) = described(self.kind) else {
@@ -177,12 +178,12 @@ pub(crate) unsafe fn read<'a>(
     unsafe { read_knowing(None, function, given, wanted, texts) }
 }
 
-/// The same, where the elements that decide sizes may be known already.
+/// The same, where the arrays of texts and the elements that decide sizes may be known already.
 ///
 /// # Safety
-/// As for [`read`]; then the arrays of these elements may be NULL.
+/// As for [`read`]; then these arrays of texts, and the arrays of these elements, may be NULL.
 pub(crate) unsafe fn read_knowing<'a>(
-    elements: Option<&[i64]>,
+    known: Option<Values<'_>>,
     function: &Function,
     given: &[Value],
     wanted: Use,
@@ -192,7 +193,7 @@ pub(crate) unsafe fn read_knowing<'a>(
     let problem = |text: String| of_function(function, &text);
     let values = by_parameter(function, given)?;
     // SAFETY: the caller's promise.
-    let laid_out = unsafe { lay_out_knowing(elements, function, &values) }?;
+    let laid_out = unsafe { lay_out_knowing(known, function, &values) }?;
     let layout = laid_out.layout();
 
     let mut arguments = Vec::with_capacity(values.len());
@@ -225,9 +226,10 @@ pub(crate) unsafe fn read_knowing<'a>(
                 kept
             }
             (None, Some(value)) => {
-                check_array(param, &value, length).map_err(&problem)?;
+                let mode = wanted.mode(param);
+                check_array(param, mode, &value, length).map_err(&problem)?;
                 // SAFETY: the caller's promise; an empty array is not read.
-                unsafe { array(wanted.mode(param), value.data, length) }
+                unsafe { array(mode, value.data, length) }
             }
         });
     }
@@ -274,13 +276,13 @@ pub(crate) unsafe fn lay_out(
 /// # Safety
 /// As for [`read_knowing`].
 unsafe fn lay_out_knowing(
-    elements: Option<&[i64]>,
+    known: Option<Values<'_>>,
     function: &Function,
     values: &[Option<Value>],
 ) -> Result<LaidOut, Problem> {
     let problem = |text: String| of_function(function, &text);
     // SAFETY: the caller's promise.
-    let (scalars, elements) = unsafe { values_of(elements, function, values) }.map_err(problem)?;
+    let (scalars, elements) = unsafe { values_of(known, function, values) }.map_err(problem)?;
     Ok(function.client.lay_out(scalars, elements)?)
 }
 
@@ -290,7 +292,7 @@ unsafe fn lay_out_knowing(
 /// # Safety
 /// As for [`read_knowing`].
 unsafe fn values_of(
-    known: Option<&[i64]>,
+    known: Option<Values<'_>>,
     function: &Function,
     values: &[Option<Value>],
 ) -> Result<(Vec<Option<Scalar>>, Vec<i64>), String> {
@@ -307,14 +309,19 @@ unsafe fn values_of(
             _ => None,
         });
     }
+    check_deciding(function, values)?;
     let is_given = |param: usize| values[param].is_some_and(|value| !value.data.is_null());
     let mut references = interface.element_refs.iter();
     let elements = match known {
-        Some(known) if !references.any(|one| is_given(one.param)) => known.to_vec(),
+        Some(known) if !references.any(|one| is_given(one.param)) => known.elements.to_vec(),
         _ => elements(function, &scalars, values).map_err(|error| error.to_string())?,
     };
     for (index, param) in interface.params.iter().enumerate() {
         if let Some(value) = values[index].filter(|_| param.is_texts()) {
+            if let Some(known) = known.filter(|_| value.data.is_null()) {
+                scalars[index] = known.scalars.get(index).cloned().flatten();
+                continue;
+            }
             let sizes = Values {
                 scalars: &scalars,
                 elements: &elements,
@@ -363,6 +370,23 @@ unsafe fn functions<'a>(
     Ok(arguments)
 }
 
+/// Checks the types of the arrays whose elements decide sizes: the bytes of another type tell no
+/// size, and what has no type may be at no address.
+fn check_deciding(function: &Function, values: &[Option<Value>]) -> Result<(), String> {
+    let interface = function.client.interface();
+    for reference in &interface.element_refs {
+        let param = &interface.params[reference.param];
+        let has_other_type = |value: &Value| {
+            let is_array = !value.data.is_null() && !handle::is_one(value.data);
+            is_array && value.is_checked() && value.kind != kind(param.ty) as i32
+        };
+        if let Some(value) = values[reference.param].filter(has_other_type) {
+            return Err(mismatch(param, &value.what()));
+        }
+    }
+    Ok(())
+}
+
 /// The elements of IN arrays that decide sizes. Only the part of an array up to that element is
 /// known to exist.
 fn elements(
@@ -400,7 +424,8 @@ fn elements(
 }
 
 /// Checks the memory of an array against the interface, as far as its type and size are known.
-fn check_array(param: &Param, value: &Value, length: usize) -> Result<(), String> {
+/// `mode` says how the call uses it.
+fn check_array(param: &Param, mode: Mode, value: &Value, length: usize) -> Result<(), String> {
     if value.data.is_null() && length > 0 {
         return Err(mismatch(param, "NULL"));
     }
@@ -416,7 +441,7 @@ fn check_array(param: &Param, value: &Value, length: usize) -> Result<(), String
             param.name
         ));
     }
-    if value.read_only != 0 && param.mode != Mode::In {
+    if value.read_only != 0 && mode != Mode::In {
         return Err(mismatch(param, "one that may not be written to"));
     }
     Ok(())

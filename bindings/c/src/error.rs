@@ -124,7 +124,7 @@ pub extern "C" fn farcall_error_message() -> *const c_char {
     known.unwrap_or(c"the thread has ended, and its last error with it".as_ptr())
 }
 
-/// The text of a status, such as `connection`. It is valid until the program ends.
+/// The text of a status, such as `unknown function`. It is valid until the program ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn farcall_status_text(status: i32) -> *const c_char {
     let text = match status {

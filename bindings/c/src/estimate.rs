@@ -49,10 +49,11 @@ impl From<farcall_client::Estimate> for Estimate {
     }
 }
 
-/// Estimates a call with these arguments, which are as for `farcall_call_array`. Only scalars are
-/// read, and arrays whose elements decide the sizes of others; other arrays may be NULL. The server
-/// is asked once a second at most for calls of about the same size, so that a program can compare
-/// the estimate with its own time before every call. Since `FARCALL_1.7`.
+/// Estimates a call with these arguments, which are as for `farcall_call_array`. This reads only
+/// scalars, arrays of texts without a length limit, and arrays whose elements decide the sizes of
+/// others; other arrays may be NULL. The server is asked once a second at most for calls of about
+/// the same size, so that a program can compare the estimate with its own time before every call.
+/// Since `FARCALL_1.7`.
 ///
 /// # Safety
 /// `function` is from `farcall_function_of`, `arguments` points to `count` addresses, and

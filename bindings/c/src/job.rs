@@ -8,7 +8,8 @@ use crate::error::{Problem, guard, status};
 use crate::function::{Function, share};
 use crate::texts::Texts;
 use crate::{Status, Value, text};
-use farcall_client::{DurableState, JobId};
+use farcall_client::{DurableState, JobId, Scalar};
+use farcall_idl::{Param, Type, Values};
 use std::ffi::{c_char, c_void};
 
 /// Bytes of a job id as text, with the NUL at its end.
@@ -211,12 +212,15 @@ unsafe fn fetch(
         )));
     }
     let mut texts = Texts::default();
-    let elements = Some(submitted.elements());
+    let known = Some(Values {
+        scalars: submitted.scalars(),
+        elements: submitted.elements(),
+    });
     // SAFETY: the caller's promise; the texts outlive the request.
-    let read =
-        unsafe { argument::read_knowing(elements, &function, given, Use::Fetch, &mut texts) };
+    let read = unsafe { argument::read_knowing(known, &function, given, Use::Fetch, &mut texts) };
     let (laid_out, mut arguments) = read?;
-    if submitted.scalars() != laid_out.scalars() {
+    let params = &client.interface().params;
+    if !are_same(params, submitted.scalars(), laid_out.scalars()) {
         let text = format!("{name}: the scalars differ from those of the call {id}");
         return Err(Problem::argument(text));
     }
@@ -224,6 +228,42 @@ unsafe fn fetch(
     texts.deliver();
     function.keep(&outcome);
     Ok(Status::FarcallOk)
+}
+
+/// Whether the function gets the same values of both. Another language may have submitted one of
+/// them: there a character can be a text, and a `float` can have more digits.
+fn are_same(params: &[Param], one: &[Option<Scalar>], other: &[Option<Scalar>]) -> bool {
+    let mut pairs = params.iter().zip(one.iter().zip(other));
+    one.len() == other.len()
+        && pairs.all(|(param, pair)| match pair {
+            (Some(one), Some(other)) => is_same(param.ty, one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        })
+}
+
+fn is_same(ty: Type, one: &Scalar, other: &Scalar) -> bool {
+    let is_short = ty.precision() == Some(f32::MANTISSA_DIGITS);
+    let held = |value: f64| match is_short {
+        true => f64::from(value as f32),
+        false => value,
+    };
+    let are_equal = |one: f64, other: f64| {
+        let (one, other) = (held(one), held(other));
+        one == other || (one.is_nan() && other.is_nan())
+    };
+    let code = |scalar: &Scalar| scalar.as_integer().map(|code| code as u8);
+    match (one, other) {
+        (Scalar::Float(one), Scalar::Float(other)) => are_equal(*one, *other),
+        (
+            Scalar::Complex { re, im },
+            Scalar::Complex {
+                re: real,
+                im: imaginary,
+            },
+        ) => are_equal(*re, *real) && are_equal(*im, *imaginary),
+        _ if ty == Type::Char => code(one) == code(other),
+        _ => one == other,
+    }
 }
 
 fn read_id(id: &str) -> Result<JobId, Problem> {

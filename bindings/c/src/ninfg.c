@@ -12,6 +12,7 @@
 /* Functions of the Rust part for this file only. */
 void farcall_internal_ninfg_begin(void);
 void farcall_internal_no_attributes(void);
+void farcall_internal_wrong_attribute(void);
 grpc_error_t farcall_internal_grpc_object(grpc_object_handle_t_np *handle, const char *server,
                                           const char *class_name);
 grpc_error_t farcall_internal_grpc_drop_object(grpc_object_handle_t_np *handle);
@@ -37,6 +38,12 @@ static grpc_error_t result(grpc_error_t error) {
 /* NULL in the place of attributes is an error, as in the place of a handle. */
 static grpc_error_t no_attributes(void) {
   farcall_internal_no_attributes();
+  return result(GRPC_OTHER_ERROR_CODE);
+}
+
+/* So is an attribute that does not exist, and NULL in the place of its value. */
+static grpc_error_t wrong_attribute(void) {
+  farcall_internal_wrong_attribute();
   return result(GRPC_OTHER_ERROR_CODE);
 }
 
@@ -273,7 +280,7 @@ grpc_error_t grpc_handle_attr_set_np(grpc_handle_attr_t_np *attr, grpc_handle_at
   if (attr == NULL)
     return no_attributes();
   if ((unsigned)name > GRPC_HANDLE_ATTR_MPI_NCPUS || value == NULL)
-    return result(GRPC_OTHER_ERROR_CODE);
+    return wrong_attribute();
   if (!is_text(name)) {
     attr->numbers[name] = *(const int *)value;
     return GRPC_NO_ERROR;
@@ -299,7 +306,7 @@ grpc_error_t grpc_handle_attr_get_np(grpc_handle_attr_t_np *attr, grpc_handle_at
   if (attr == NULL)
     return no_attributes();
   if ((unsigned)name > GRPC_HANDLE_ATTR_MPI_NCPUS || value == NULL)
-    return result(GRPC_OTHER_ERROR_CODE);
+    return wrong_attribute();
   if (!is_text(name))
     return give_number(attr->numbers[name], value);
   *value = attr->texts[name] == NULL ? NULL : strdup(attr->texts[name]);
@@ -340,7 +347,7 @@ grpc_error_t grpc_session_attr_set_np(grpc_session_attr_t_np *attr,
   if (attr == NULL)
     return no_attributes();
   if ((unsigned)name > GRPC_SESSION_ATTR_TRANSFER_TIMEOUT_CALLBACK_RESULT || value == NULL)
-    return result(GRPC_OTHER_ERROR_CODE);
+    return wrong_attribute();
   attr->numbers[name] = *(const int *)value;
   return GRPC_NO_ERROR;
 }
@@ -350,7 +357,7 @@ grpc_error_t grpc_session_attr_get_np(grpc_session_attr_t_np *attr,
   if (attr == NULL)
     return no_attributes();
   if ((unsigned)name > GRPC_SESSION_ATTR_TRANSFER_TIMEOUT_CALLBACK_RESULT || value == NULL)
-    return result(GRPC_OTHER_ERROR_CODE);
+    return wrong_attribute();
   return give_number(attr->numbers[name], value);
 }
 

@@ -30,7 +30,8 @@ pub(crate) struct Session {
     tag: usize,
     /// The handle of its function.
     handle: usize,
-    function: Arc<Function>,
+    /// The function, until the end of the call is known: it keeps the connection open.
+    function: Mutex<Option<Arc<Function>>>,
     /// The call, until its end is known: it holds copies of arguments.
     pending: Mutex<Option<Arc<Pending>>>,
     /// The texts of the call. They come after the call, which uses their memory.
@@ -84,6 +85,10 @@ impl Session {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn function(&self) -> MutexGuard<'_, Option<Arc<Function>>> {
+        self.function.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The call; `None` if its end is known.
     fn under_way(&self) -> Option<Arc<Pending>> {
         self.pending().clone()
@@ -101,24 +106,35 @@ impl Session {
             return None;
         }
         let mut end = self.lock();
+        let mut function = None;
         if end.is_none() {
             let outcome = self.under_way()?.take()?;
             *end = Some(match outcome {
                 Ok(outcome) => {
                     let texts = self.texts.lock();
                     texts.unwrap_or_else(PoisonError::into_inner).deliver();
-                    self.function.keep(&outcome);
+                    if let Some(function) = &*self.function() {
+                        function.keep(&outcome);
+                    }
                     Ok(Times::from(outcome.times))
                 }
                 Err(error) => Err(self.describe(Problem::from(error))),
             });
             self.pending().take();
+            function = self.function().take();
         }
-        end.clone()
+        let known = end.clone();
+        drop(end);
+        // It can be the last one that keeps the connection open, which needs no lock to close.
+        drop(function);
+        known
     }
 
+    /// The problem of a call whose end is not known yet, with its name.
     fn describe(&self, problem: Problem) -> Problem {
-        let name = self.function.client.qualified_name();
+        let function = self.function();
+        let name = function.as_ref().map(|it| it.client.qualified_name());
+        let name = name.unwrap_or("a function");
         problem.of(&format!("session {} of {name}", self.id))
     }
 
@@ -143,14 +159,18 @@ impl Session {
             return;
         }
         let mut end = self.lock();
+        let mut function = None;
         if end.is_none()
             && let Some(pending) = self.under_way()
         {
             *end = Some(Err(self.describe(why())));
             pending.cancel();
             self.pending().take();
+            function = self.function().take();
             *self.texts.lock().unwrap_or_else(PoisonError::into_inner) = Texts::default();
         }
+        drop(end);
+        drop(function);
     }
 
     /// Cancels the call if its time limit has passed.
@@ -263,7 +283,7 @@ impl Sessions {
             id,
             tag,
             handle,
-            function,
+            function: Mutex::new(Some(function)),
             pending: Mutex::new(Some(Arc::new(pending))),
             texts: Mutex::new(texts),
             end: Mutex::new(None),

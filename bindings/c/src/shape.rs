@@ -10,10 +10,10 @@ use farcall_idl::{LayoutError, Order, Param, Type};
 use std::ffi::c_void;
 
 /// Stores the lengths of an array argument in a call with these arguments, which are as for
-/// `farcall_call_array`; only scalars are read, and arrays whose elements decide sizes. Returns the
-/// number of dimensions, and stores the first `room` lengths; 0 for a scalar, -1 on failure. The
-/// order of the lengths is that of `farcall_column_major`. The room of texts is no dimension. Since
-/// `FARCALL_1.8`.
+/// `farcall_call_array`. This reads only scalars, arrays of texts without a length limit, and
+/// arrays whose elements decide sizes; other arrays may be NULL. Returns the number of dimensions,
+/// and stores the first `room` lengths; 0 for a scalar, -1 on failure. The order of the lengths is
+/// that of `farcall_column_major`. The room of texts is no dimension. Since `FARCALL_1.8`.
 ///
 /// # Safety
 /// `function` is from `farcall_function_of`, `arguments` points to `count` addresses, and `shape`

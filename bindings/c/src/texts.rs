@@ -59,7 +59,7 @@ impl Texts {
         let value = unsafe { value.without_rows(layout.text_count()) };
         let value = &value.map_err(|given| mismatch(param, &given))?;
         // SAFETY: the same promise.
-        let place = unsafe { place(param, layout, value, mode) };
+        let place = unsafe { place(layout, value, mode) };
         let place = place.map_err(|given| mismatch(param, &given))?;
         let mut fields = vec![0; layout.client_bytes as usize];
         if mode.is_sent() {
@@ -132,17 +132,12 @@ impl TextMemory {
 
 /// # Safety
 /// As for [`Texts::add`].
-unsafe fn place(
-    param: &Param,
-    layout: &ArrayLayout,
-    value: &Value,
-    mode: Mode,
-) -> Result<TextMemory, String> {
+unsafe fn place(layout: &ArrayLayout, value: &Value, mode: Mode) -> Result<TextMemory, String> {
     let (count, length) = (layout.text_count(), layout.text_length());
     if count > 0 && value.data.is_null() {
         return Err("NULL".to_owned());
     }
-    if value.read_only != 0 && param.mode != Mode::In {
+    if value.read_only != 0 && mode != Mode::In {
         return Err("one that may not be written to".to_owned());
     }
     let pointers: *mut *mut c_char = value.data.cast();

@@ -164,6 +164,10 @@ final class Native {
     }
 
     static MemorySegment connect(String address, double connectTimeout, double timeout) {
+        if (address != null && address.indexOf('\0') >= 0) {
+            throw new FarcallException(
+                    FarcallException.Status.ARGUMENT, "the address has a NUL in it");
+        }
         try (Arena arena = Arena.ofConfined()) {
             MemorySegment text =
                     address == null ? MemorySegment.NULL : arena.allocateFrom(address);

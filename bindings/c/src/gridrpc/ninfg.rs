@@ -62,6 +62,13 @@ pub extern "C" fn farcall_internal_no_attributes() {
     fail(Problem::null("attr"));
 }
 
+/// For `ninfg.c`: records why it does not set or give the value of an attribute.
+#[unsafe(no_mangle)]
+pub extern "C" fn farcall_internal_wrong_attribute() {
+    let text = "there is no attribute of that name, or the pointer to its value is NULL";
+    fail(Problem::argument(text.to_owned()));
+}
+
 /// For `variadic.c`: the kind of the placeholder that a caller passes at a position of the
 /// interface; -1 if the parameter there is passed, or if no placeholders are.
 ///

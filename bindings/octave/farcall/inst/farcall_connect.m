@@ -38,6 +38,7 @@ endfunction
 %!error <ADDRESS must be one text> farcall_connect (1)
 %!error <ADDRESS must be one text> farcall_connect (["a"; "b"])
 %!error <TIMEOUT must be a number> farcall_connect ("farcall://localhost:1", -1)
+%!error <ADDRESS has a NUL> farcall_connect ("farcall://localhost:1\0")
 %!error <not a server address> farcall_connect ("http://host")
 %!error id=farcall:argument farcall_connect ("http://host")
 %!error id=farcall:connection farcall_connect ("farcall://localhost:1")

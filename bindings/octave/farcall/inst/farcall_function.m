@@ -36,6 +36,7 @@ endfunction
 %!testif ; ! isempty (getenv ("FARCALL_TEST_SERVER"))
 %! server = farcall_connect (getenv ("FARCALL_TEST_SERVER"));
 %! fail ("farcall_function (server, 1)", "NAME must be the name");
+%! fail ("farcall_function (server, [\"dgesv\", 0, \"x\"])", "NAME has a NUL");
 %! try
 %!   server.dgesvv;
 %!   error ("no error");

@@ -112,12 +112,21 @@ std::shared_ptr<Call> call_of (const octave_value& value)
 
 // ---- Verbs ----
 
+// A name or an address, which the library would read up to its first NUL.
+std::string name_of (const octave_value& value, const char *what)
+{
+  const std::string name = value.string_value ();
+  if (name.find ('\0') != std::string::npos)
+    refuse (std::string (what) + " has a NUL in it");
+  return name;
+}
+
 octave_value connect (const octave_value_list& given)
 {
   farcall_options options = {};
   options.size = sizeof options;
   options.timeout = given(1).double_value ();
-  const std::string address = given(0).string_value ();
+  const std::string address = name_of (given(0), "ADDRESS");
   farcall_server *handle = farcall_connect_with (address.empty () ? nullptr : address.c_str (),
                                                  &options);
   if (handle == nullptr)
@@ -129,7 +138,7 @@ octave_value function (const octave_value_list& given)
 {
   auto server = server_of (given(0));
   farcall_function *handle = farcall_function_of (server->handle,
-                                                  given(1).string_value ().c_str ());
+                                                  name_of (given(1), "NAME").c_str ());
   if (handle == nullptr)
     fail ();
   return wrap (std::make_shared<Function> (Function {server, nullptr, handle}));
@@ -138,7 +147,7 @@ octave_value function (const octave_value_list& given)
 octave_value object (const octave_value_list& given)
 {
   auto server = server_of (given(0));
-  const std::string name = given(1).string_value ();
+  const std::string name = name_of (given(1), "CLASS");
   farcall_object *handle = farcall_object_new (server->handle, name.c_str ());
   if (handle == nullptr)
     fail ();
@@ -149,7 +158,7 @@ octave_value method (const octave_value_list& given)
 {
   auto object = unwrap<Object> (given(0), "OBJECT must be an object of a server", "farcall_new");
   farcall_function *handle = farcall_object_method (object->handle,
-                                                    given(1).string_value ().c_str ());
+                                                    name_of (given(1), "NAME").c_str ());
   if (handle == nullptr)
     fail ();
   return wrap (std::make_shared<Function> (Function {object->server, object, handle}));
