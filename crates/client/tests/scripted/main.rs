@@ -5,8 +5,8 @@ mod server;
 mod several;
 
 use farcall_client::{
-    Argument, Callback, CallbackArguments, Error, FailureKind, Fault, Function, Options, Output,
-    Scalar, Server,
+    Argument, Callback, CallbackArguments, DataName, Error, FailureKind, Fault, Function, Options,
+    Output, Scalar, Server,
 };
 use server::{
     Script, call_frames, cut, failure, frame, goodbye, hello, interface, interface_text, listing,
@@ -502,6 +502,31 @@ fn the_time_out_of_a_function_holds_while_its_server_is_looked_for() {
         matches!(late, Error::Timeout { after, .. } if after == PATIENCE),
         "{late}"
     );
+    assert!(start.elapsed() < BOUND / 2);
+}
+
+#[test]
+fn the_time_out_of_a_function_holds_while_its_data_are_looked_up() {
+    // It does not answer the question for the data.
+    let answers = vec![server::hello_of_a_holder(), interface(1, 7, server::TAKE)];
+    let script = Script::stalling(answers);
+    let function = Server::connect(&script.address(), patient()).unwrap();
+    let function = function.function("take").unwrap();
+    let function = function.with_timeout(Some(PATIENCE));
+    let named = || {
+        let one = Argument::Scalar(Scalar::Int(1));
+        [one, Argument::Named(DataName::plain("x"))]
+    };
+    let start = Instant::now();
+    let called = function.call(&mut named()).map(drop).unwrap_err();
+    // SAFETY: the call has no arrays of the caller.
+    let begun = unsafe { function.start(&mut named()) };
+    for late in [called, begun.map(drop).unwrap_err()] {
+        assert!(
+            matches!(late, Error::Timeout { after, .. } if after == PATIENCE),
+            "{late}"
+        );
+    }
     assert!(start.elapsed() < BOUND / 2);
 }
 
