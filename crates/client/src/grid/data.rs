@@ -241,6 +241,7 @@ impl Grid {
             match at.and_then(|server| server.data(&found.name(), timeout)) {
                 Ok(handle) => return Ok(handle),
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
+                Err(_) if timeout.has_passed() => return Err(timeout.error(&address.parse()?)),
                 Err(error @ Error::Failed(_)) => last = Some(error),
                 Err(error) => {
                     let text = format!("`{}` is at {address}: {error}", found.name());
@@ -287,7 +288,7 @@ impl Grid {
             }
         };
         let lost = |error: Error| {
-            if let Error::Interrupted = error {
+            if let Error::Interrupted | Error::Timeout { .. } = error {
                 return error;
             }
             let text = format!(

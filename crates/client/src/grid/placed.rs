@@ -3,6 +3,7 @@
 //! This module keeps the arguments of the call until it ends, and begins it again elsewhere only if
 //! that is safe. `farcall-directory` decides whether it is.
 
+use crate::address::Address;
 use crate::argument::{Argument, Held};
 use crate::call::Prepared;
 use crate::data::Source;
@@ -223,6 +224,16 @@ impl Call {
         }
     }
 
+    /// Whether the time of the call has passed at another server than `place`, which holds data of
+    /// the call. That says nothing about `place`.
+    fn is_late_elsewhere(&self, error: &Error, place: &ChosenServer) -> bool {
+        let Error::Timeout { address, .. } = error else {
+            return false;
+        };
+        let chosen = place.address.parse::<Address>();
+        self.prepared.timeout().has_passed() && chosen.is_ok_and(|chosen| chosen != *address)
+    }
+
     /// A server that has not answered at once, when no other one takes the call because of `error`.
     fn another(&mut self, error: Error) -> Result<ChosenServer, Error> {
         if matches!(error, Error::Interrupted) {
@@ -418,6 +429,7 @@ impl Call {
             let begun = server.and_then(|server| self.begin_at(place.server, &server));
             match begun {
                 Ok(attempt) => return Ok(attempt),
+                Err(error) if self.is_late_elsewhere(&error, &place) => return Err(error),
                 Err(error) => match self.course.after(trouble_at_start(&error), None) {
                     Next::Elsewhere => {
                         self.give_away(&error);
