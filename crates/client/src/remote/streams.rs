@@ -279,7 +279,7 @@ fn travel(
     let found = server.paths(|paths, _| paths.found(direction));
     let mut lines = vec![StreamConnection::new(first.clone())];
     while lines.len() < found.unwrap_or(1)
-        && let Some(other) = another(lines.len())
+        && let Some(other) = another(lines.len())?
     {
         lines.push(StreamConnection::new(other));
     }
@@ -298,7 +298,7 @@ fn travel(
         }
         match probe.step(moved, lines.len()) {
             Step::Go => {}
-            Step::Add => match another(lines.len()) {
+            Step::Add => match another(lines.len())? {
                 Some(other) => lines.push(StreamConnection::new(other)),
                 None => probe.end(),
             },
