@@ -51,6 +51,10 @@ def test_a_call_takes_an_address_where_it_takes_an_array(serve, web):
     assert source == pickle.loads(pickle.dumps(source))
     raw = farcall.url("http://a/b", dtype=">f4", shape=(2, 3), order="F", columns=["c"])
     assert raw == pickle.loads(pickle.dumps(raw)) != farcall.url("http://a/b")
+    options = "dtype='>f4', shape=[2, 3], order='F', columns=['c']"
+    assert repr(raw) == f'farcall.url("http://a/b", {options})'
+    part = farcall.url("folder:a.npy", rows=slice(2, None))
+    assert repr(part) == 'farcall.url("folder:a.npy", rows=slice(2, None, None))'
 
 
 def test_numbers_are_converted_if_that_loses_nothing(serve, web):

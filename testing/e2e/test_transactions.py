@@ -210,12 +210,13 @@ def test_an_error_names_the_call(start, steps):
         pytest.raises(
             farcall.LibraryError, match=r"call 2 of the transaction, test/crash"
         ) as raised,
-        farcall.transaction(servers),
+        farcall.transaction(servers) as t,
     ):
         fill(x, 1, 100)
         crash(x, 100)
         fill(x, 2, 100)
     assert "one later call was not made" in str(raised.value)
+    assert repr(t) == "<transaction: 3 calls, failed>"
     assert raised.value.fault == "library"
     assert fill(x, 3, 100).x is x, "the thread is out of the transaction"
 

@@ -167,10 +167,11 @@ impl Source {
     #[pyo3(signature = (*_args, **_options))]
     fn __array__(
         &self,
+        py: Python<'_>,
         _args: &Bound<'_, PyTuple>,
         _options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<()> {
-        let name = self.__repr__();
+        let name = self.__repr__(py)?;
         let get = format!("server.put({name}).get()");
         Err(array::not_here(
             &name,
@@ -180,24 +181,7 @@ impl Source {
     }
 
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let options = &self.source.options;
-        let keywords = PyDict::new(py);
-        if let Some(element) = &options.element {
-            let dtype = array::dtype_of(py, element, options.big_endian == Some(true))?;
-            keywords.set_item("dtype", dtype)?;
-        }
-        if let Some(columns) = options.column_major {
-            keywords.set_item("order", if columns { "F" } else { "C" })?;
-        }
-        keywords.set_item("shape", &options.shape)?;
-        keywords.set_item("columns", &options.columns)?;
-        keywords.set_item("query", &options.query)?;
-        keywords.set_item("format", &options.format)?;
-        if let Some(Rows { begin, end }) = options.rows {
-            let slice = py.import("builtins")?.getattr("slice")?;
-            keywords.set_item("rows", slice.call1((begin, end))?)?;
-        }
-        keywords.set_item("sha256", &options.sha256)?;
+        let keywords = self.keywords(py)?;
         let url = py.import("farcall")?.getattr("url")?;
         let partial = py.import("functools")?.getattr("partial")?;
         let make = partial.call((url,), Some(&keywords))?;
@@ -205,12 +189,54 @@ impl Source {
         Ok(reduced.into_any())
     }
 
-    fn __repr__(&self) -> String {
-        format!("farcall.url({:?})", self.source.address)
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let mut text = format!("farcall.url({:?}", self.source.address);
+        for (name, value) in self.keywords(py)?.iter() {
+            let name = name.extract::<String>()?;
+            let value = match name.as_str() {
+                "dtype" => value.getattr("str")?,
+                _ => value,
+            };
+            text += &format!(", {name}={}", value.repr()?);
+        }
+        Ok(text + ")")
     }
 }
 
 impl Source {
+    /// The options that were given, as keywords of `url`.
+    fn keywords<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let options = &self.source.options;
+        let keywords = PyDict::new(py);
+        if let Some(element) = &options.element {
+            let dtype = array::dtype_of(py, element, options.big_endian == Some(true))?;
+            keywords.set_item("dtype", dtype)?;
+        }
+        if let Some(shape) = &options.shape {
+            keywords.set_item("shape", shape)?;
+        }
+        if let Some(columns) = options.column_major {
+            keywords.set_item("order", if columns { "F" } else { "C" })?;
+        }
+        if let Some(columns) = &options.columns {
+            keywords.set_item("columns", columns)?;
+        }
+        if let Some(query) = &options.query {
+            keywords.set_item("query", query)?;
+        }
+        if let Some(format) = &options.format {
+            keywords.set_item("format", format)?;
+        }
+        if let Some(Rows { begin, end }) = options.rows {
+            let slice = py.import("builtins")?.getattr("slice")?;
+            keywords.set_item("rows", slice.call1((begin, end))?)?;
+        }
+        if let Some(sha256) = &options.sha256 {
+            keywords.set_item("sha256", sha256)?;
+        }
+        Ok(keywords)
+    }
+
     pub(crate) fn client(&self) -> &farcall_client::Source {
         &self.source
     }

@@ -414,6 +414,8 @@ impl Transaction {
         let calls = state.client.len();
         match state.report {
             Some(report) => format!("<transaction: {calls} calls in {:.3} s>", report.total),
+            // An error or a signal ended it, and calls may have run.
+            None if state.is_over => format!("<transaction: {calls} calls, failed>"),
             None => format!("<transaction: {calls} calls, not run>"),
         }
     }

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use farcall_record::Line;
 use farcall_recorder::{Lines, Told, Writer, files};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ struct Cat {
 struct Cut {
     #[command(flatten)]
     source: Source,
-    /// The new file
+    /// The new file, compressed with zstd if its name ends with .zst
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 }
@@ -139,21 +139,52 @@ fn cut(arguments: &Cut) -> Result<(), Failure> {
     };
     let mut options = OpenOptions::new();
     let options = options.write(true).create_new(true).mode(0o600);
-    let mut writer = Writer::new(options.open(path).map_err(fail)?).map_err(fail)?;
+    let mut part = Part::new(path, options.open(path).map_err(fail)?).map_err(fail)?;
     let mut has_header = false;
     let done = arguments.source.read(|told| {
         let is_header = matches!(told.line, Line::Record(_));
         match is_header && std::mem::replace(&mut has_header, true) {
             true => Ok(()),
-            false => writer.write_text(&told.text).map_err(fail),
+            false => part.write(&told.text).map_err(fail),
         }
     });
-    let ended = done.and_then(|()| writer.finish().map_err(fail));
+    let ended = done.and_then(|()| part.finish().map_err(fail));
     if ended.is_err() {
         // Half a record must not look like a whole one.
         let _ = std::fs::remove_file(path);
     }
     ended
+}
+
+/// A new file with lines, compressed if its name says so: other programs go by the name.
+enum Part {
+    Compressed(Writer),
+    Plain(BufWriter<File>),
+}
+
+impl Part {
+    fn new(path: &Path, file: File) -> io::Result<Part> {
+        match path.extension().is_some_and(|last| last == "zst") {
+            true => Writer::new(file).map(Part::Compressed),
+            false => Ok(Part::Plain(BufWriter::new(file))),
+        }
+    }
+
+    /// Adds a line.
+    fn write(&mut self, text: &[u8]) -> io::Result<()> {
+        match self {
+            Part::Compressed(writer) => writer.write_text(text),
+            Part::Plain(file) => file.write_all(text).and_then(|()| file.write_all(b"\n")),
+        }
+    }
+
+    /// Ends the file: it is whole.
+    fn finish(self) -> io::Result<()> {
+        match self {
+            Part::Compressed(writer) => writer.finish(),
+            Part::Plain(mut file) => file.flush(),
+        }
+    }
 }
 
 impl Source {
@@ -314,6 +345,37 @@ mod tests {
         });
         told.unwrap();
         assert_eq!(times, [2.0, 1.5, 6.0]);
+    }
+
+    #[test]
+    fn a_part_is_compressed_if_its_name_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut text = Vec::new();
+        Line::Record(Header {
+            schema: SCHEMA,
+            ..Header::default()
+        })
+        .write(&mut text);
+        let whole = folder.path().join("whole");
+        std::fs::write(&whole, &text).unwrap();
+        let part = |name: &str| {
+            let output = folder.path().join(name);
+            let source = Source {
+                records: vec![whole.clone()],
+                from: None,
+                to: None,
+            };
+            let arguments = Cut {
+                source,
+                output: output.clone(),
+            };
+            cut(&arguments).unwrap();
+            let mut lines = open(&output).unwrap();
+            assert!(lines.by_ref().all(|told| told.is_ok()) && !lines.is_cut());
+            std::fs::read(output).unwrap()
+        };
+        assert_eq!(part("part.jsonl"), text);
+        assert_ne!(part("part.jsonl.zst"), text);
     }
 
     #[test]

@@ -320,7 +320,7 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
         config.access.audit = Some(audit.clone());
     }
     if let Some(folder) = &arguments.record {
-        config.record.folder = Some(folder.clone());
+        config.record.folder = Some(record_folder(folder, &config)?);
     }
     if let Some(url) = &arguments.otlp {
         config.tracing.otlp = Some(url.clone());
@@ -346,6 +346,18 @@ fn configuration(arguments: &Arguments) -> Result<Config, Failure> {
     config.allow_code |= arguments.allow_code;
     config.python.pickled |= arguments.pickled;
     Ok(config)
+}
+
+/// The folder of the record of calls that `--record` names.
+fn record_folder(folder: &Path, config: &Config) -> Result<PathBuf, Failure> {
+    if config.record.bytes > 0 {
+        return Ok(folder.to_path_buf());
+    }
+    Err(Failure::usage(format!(
+        "--record {}: the configuration file says `bytes = 0` below [record], and so there is no \
+         record; leave out --record, or allow it more bytes",
+        folder.display()
+    )))
 }
 
 /// The certificate and the key of a folder. Who may connect remains as the file says, unless
@@ -443,12 +455,26 @@ mod tests {
 
     /// The settings of a command line with this configuration file.
     fn settings(file: &str, words: &[&str]) -> Config {
+        try_settings(file, words).unwrap()
+    }
+
+    fn try_settings(file: &str, words: &[&str]) -> Result<Config, Failure> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("farcall.toml");
         std::fs::write(&path, file).unwrap();
         let config = ["serve", "--config", path.to_str().unwrap()];
         let line = Line::parse_from(config.iter().chain(words));
-        configuration(&line.arguments).unwrap()
+        configuration(&line.arguments)
+    }
+
+    #[test]
+    fn a_record_of_no_bytes_has_no_folder() {
+        let off = "state = \"s\"\n[record]\nbytes = 0\n";
+        let error = try_settings(off, &["--record", "r"]).unwrap_err();
+        assert!(error.to_string().contains("`bytes = 0`"), "{error}");
+        assert!(try_settings(off, &[]).is_ok());
+        let known = settings("state = \"s\"\n", &["--record", "r"]);
+        assert_eq!(known.record.folder.as_deref(), Some(Path::new("r")));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::outcome::Outcome;
 use crate::pending::Pending;
 use crate::remote::{Handle, Object, SubmittedCall};
 use crate::server::Server;
+use crate::timeout::Timeout;
 
 impl Handle {
     /// The argument that a call at `server` passes for this array. If the server of the call is
@@ -28,7 +29,8 @@ impl Handle {
     /// client. The other server must reach this one by the address that the client uses, and its
     /// configuration must allow it (`data.peers`).
     pub fn copy_to(&self, server: &Server, stays: bool) -> Result<Handle, Error> {
-        self.copy(server.peer(), stays)
+        let peer = server.peer();
+        self.copy(peer, stays, Timeout::from_now(peer.options().timeout))
     }
 }
 

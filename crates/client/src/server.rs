@@ -252,7 +252,7 @@ impl Server {
         name.check()
             .map_err(|error| Error::failed(FailureKind::BadArgument, error.to_string()))?;
         match &self.0 {
-            Backend::One(server) => server.data(name),
+            Backend::One(server) => server.data(name, Timeout::from_now(server.options().timeout)),
             Backend::Many(grid) => grid.data(name),
         }
     }

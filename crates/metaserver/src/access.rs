@@ -76,6 +76,14 @@ impl Access {
         told.collect()
     }
 
+    /// Reads the tokens again now, so that an operator who asks for it learns of an error.
+    ///
+    /// # Errors
+    /// The file can no longer be used, and no token is accepted until it can.
+    pub(crate) fn reread(&mut self) -> Result<(), TokenError> {
+        self.users.reread()
+    }
+
     /// The user that the evidence identifies, or the challenge for a client that has a token. The
     /// error is for the client.
     pub(crate) fn user(
@@ -182,6 +190,23 @@ mod tests {
         let mut open = Access::new(&Config::default()).unwrap();
         let anybody = user(&mut open, None, None).unwrap();
         assert_eq!(open.may_join(&anybody), Ok(()));
+    }
+
+    #[test]
+    fn an_operator_learns_of_tokens_that_cannot_be_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        let alice = TokenFile::add(&path, "alice").unwrap();
+        let config = Config {
+            tokens: Some(path.clone()),
+            ..Config::default()
+        };
+        let mut access = Access::new(&config).unwrap();
+        assert!(access.reread().is_ok());
+        assert_eq!(user(&mut access, Some(&alice), None), Ok("alice".into()));
+        std::fs::remove_file(&path).unwrap();
+        assert!(access.reread().is_err());
+        assert!(user(&mut access, Some(&alice), None).is_err());
     }
 
     #[test]

@@ -289,7 +289,8 @@ impl Metaserver {
         self.listeners.iter().map(address).collect()
     }
 
-    /// Serves until SIGTERM, SIGINT or SIGUSR1. After SIGHUP, it reads its certificates again.
+    /// Serves until SIGTERM, SIGINT or SIGUSR1. After SIGHUP, it reads its certificates and tokens
+    /// again.
     ///
     /// # Errors
     /// The system cannot create a thread or wait for events.
@@ -376,13 +377,21 @@ impl Metaserver {
         }
     }
 
-    /// Reads certificates again. Tokens are read again whenever their file changes.
+    /// Reads certificates and tokens again. Tokens are also read again whenever their file changes,
+    /// but only when a client comes.
     fn reload(&self) {
-        tracing::info!("SIGHUP: reading certificates again");
+        tracing::info!("SIGHUP: reading certificates and tokens again");
         if let (Some(tls), Some(identity)) = (&self.tls, &self.shared.identity)
             && let Err(error) = tls.reload(identity)
         {
             tracing::error!("TLS: {error}; the metaserver goes on with what it has");
+        }
+        let access = self.shared.access.lock();
+        let mut access = access.unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = access.reread() {
+            tracing::error!(
+                "tokens: {error}; clients with tokens are refused until the file can be used"
+            );
         }
     }
 }

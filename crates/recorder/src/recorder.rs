@@ -208,8 +208,12 @@ impl Thread {
             Ok(()) => {}
             Err(error) => {
                 if !self.fails {
+                    let who = match self.settings.id.is_empty() {
+                        true => "metaserver",
+                        false => "server",
+                    };
                     tracing::error!(
-                        "{folder}: calls are not recorded: {error}; the server goes on without \
+                        "{folder}: calls are not recorded: {error}; the {who} goes on without \
                          its record, and tries again every minute"
                     );
                 }

@@ -95,6 +95,14 @@ fn word(text: impl Into<String>) -> Cell {
     }
 }
 
+/// The address of a server; that of the server that made the snapshot is empty.
+fn place(address: &str) -> Cell {
+    word(match address {
+        "" => "this server",
+        other => other,
+    })
+}
+
 fn number(text: impl Into<String>, order: f64) -> Cell {
     Cell {
         order: Some(order),
@@ -242,7 +250,7 @@ fn rows(snapshot: &Snapshot, tab: Tab) -> Vec<Vec<Cell>> {
             vec![word(&*one.user), pes, up, down, begins, ends]
         }),
         Tab::Links => all(&snapshot.links.rows, |one| {
-            let (site, server) = (word(&*one.site), word(&*one.server));
+            let (site, server) = (word(&*one.site), place(&one.server));
             vec![
                 site,
                 server,
@@ -310,7 +318,7 @@ fn server(one: &farcall_snapshot::Server) -> Vec<Cell> {
         .pes_used
         .map_or_else(|| word("?"), |used| count(used.into()));
     vec![
-        word(&*one.address),
+        place(&one.address),
         word(&*one.state),
         used,
         count(one.pes.into()),
@@ -327,7 +335,7 @@ fn data(one: &farcall_snapshot::Data) -> Vec<Cell> {
         word(&*one.owner),
         word(format!("{} {}", one.element, shape.join(" x "))),
         size(one.bytes),
-        word(one.holders.join(", ")),
+        place(&one.holders.join(", ")),
     ]
 }
 

@@ -109,15 +109,20 @@ impl Grid {
     }
 
     /// Finds named data that this user may read. A server that holds them has confirmed it.
-    pub(crate) fn find_data(&self, name: &DataName) -> Result<(Found, Handle), Error> {
+    /// `timeout` is that of the call that reads them.
+    pub(crate) fn find_data(
+        &self,
+        name: &DataName,
+        timeout: Timeout,
+    ) -> Result<(Found, Handle), Error> {
         self.ask_data(name, None)?;
-        match self.confirmed(name) {
-            Err(Error::Interrupted) => Err(Error::Interrupted),
+        match self.confirmed(name, timeout) {
+            Err(error) if is_over(&error, timeout) => Err(error),
             Err(_) => {
                 // The client's copy of the directory may be out of date.
                 self.ask_anew();
                 self.ask_data(name, None)?;
-                self.confirmed(name)
+                self.confirmed(name, timeout)
             }
             found => found,
         }
@@ -158,49 +163,46 @@ impl Grid {
 
     /// Brings a file of the data folder, or the part of it that a source names, to a server that
     /// does not have the file: one that has it reads it. Returns nothing if the server has it.
+    /// `timeout` is that of the call.
     pub(crate) fn bring_file(
         &self,
         found: &Found,
         (source, form): (&Source, &ArrayForm),
         (number, server): (u64, &Server),
+        timeout: Timeout,
     ) -> Result<Option<(Handle, bool)>, Error> {
         if found.holders.iter().any(|(holder, _)| *holder == number) {
             return Ok(None);
         }
         let mut last = None;
         for (holder, address) in &found.holders {
-            let at = self.server(*holder, address);
-            let read = at.and_then(|at| {
-                let form = form.clone();
-                let timeout = Timeout::from_now(at.options().timeout);
-                at.read_source(source, form, false, timeout)
-            });
-            match read {
+            let at = holder_at(self, (*holder, address), timeout);
+            match at.and_then(|at| at.read_source(source, form.clone(), false, timeout)) {
                 Ok((from, is_own)) => {
-                    let copy = copy_to(&from, server);
+                    let copy = copy_to(&from, server, timeout);
                     if is_own {
                         from.drop_soon();
                     }
                     return Ok(Some((copy?, true)));
                 }
-                Err(Error::Interrupted) => return Err(Error::Interrupted),
+                Err(error) if is_over(&error, timeout) => return Err(error),
                 Err(error) => last = Some(error),
             }
         }
         last.map_or(Ok(None), Err)
     }
 
-    fn confirmed(&self, name: &DataName) -> Result<(Found, Handle), Error> {
+    fn confirmed(&self, name: &DataName, timeout: Timeout) -> Result<(Found, Handle), Error> {
         let mut last = None;
         let (mut own, mut others) = (Vec::new(), Vec::new());
         for found in self.known_data(name) {
-            match self.at_a_holder(&found) {
+            match self.at_a_holder(&found, timeout) {
                 Ok(handle) if handle.name().is_some_and(|name| name.own) => {
                     own.push((found, handle));
                     break;
                 }
                 Ok(handle) => others.push((found, handle)),
-                Err(Error::Interrupted) => return Err(Error::Interrupted),
+                Err(error) if is_over(&error, timeout) => return Err(error),
                 Err(error) => last = Some(error),
             }
         }
@@ -232,13 +234,14 @@ impl Grid {
     }
 
     /// The array at the first reachable holder that gives it.
-    fn at_a_holder(&self, found: &Found) -> Result<Handle, Error> {
+    fn at_a_holder(&self, found: &Found, timeout: Timeout) -> Result<Handle, Error> {
         let mut last = None;
         for (server, address) in &found.holders {
-            let at = self.server(*server, address);
-            match at.and_then(|server| server.data(&found.name())) {
+            let at = holder_at(self, (*server, address), timeout);
+            match at.and_then(|server| server.data(&found.name(), timeout)) {
                 Ok(handle) => return Ok(handle),
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
+                Err(_) if timeout.has_passed() => return Err(timeout.error(&address.parse()?)),
                 Err(error @ Error::Failed(_)) => last = Some(error),
                 Err(error) => {
                     let text = format!("`{}` is at {address}: {error}", found.name());
@@ -254,35 +257,38 @@ impl Grid {
 
     /// A handle for named data at a server that holds them.
     pub(crate) fn data(&self, name: &DataName) -> Result<Handle, Error> {
-        self.find_data(name).map(|(_, handle)| handle)
+        let timeout = Timeout::from_now(self.meta().options().timeout);
+        self.find_data(name, timeout).map(|(_, handle)| handle)
     }
 
     /// Brings named data to the server of a call, if that server does not hold them. A copy of the
     /// user's own data gets their name, so that the server becomes a holder. A copy of another
     /// user's data is for this call only; the returned `true` says that the caller must drop it.
+    /// `timeout` is that of the call.
     pub(crate) fn bring(
         &self,
         found: &Found,
         (number, server): (u64, &Server),
+        timeout: Timeout,
     ) -> Result<(Handle, bool), Error> {
         if found.holders.iter().any(|(holder, _)| *holder == number) {
-            match server.data(&found.name()) {
+            match server.data(&found.name(), timeout) {
                 Ok(handle) => return Ok((handle, false)),
-                Err(Error::Interrupted) => return Err(Error::Interrupted),
+                Err(error) if is_over(&error, timeout) => return Err(error),
                 // It has them no more.
                 Err(_) => {}
             }
         }
-        let from = match self.at_a_holder(found) {
+        let from = match self.at_a_holder(found, timeout) {
             Ok(from) => from,
-            Err(Error::Interrupted) => return Err(Error::Interrupted),
+            Err(error) if is_over(&error, timeout) => return Err(error),
             Err(_) => {
                 self.ask_anew();
-                self.find_data(&found.name())?.1
+                self.find_data(&found.name(), timeout)?.1
             }
         };
         let lost = |error: Error| {
-            if let Error::Interrupted = error {
+            if let Error::Interrupted | Error::Timeout { .. } = error {
                 return error;
             }
             let text = format!(
@@ -293,7 +299,7 @@ impl Grid {
             );
             Error::failed(FailureKind::Unreachable, text)
         };
-        let copy = copy_to(&from, server).map_err(lost)?;
+        let copy = copy_to(&from, server, timeout).map_err(lost)?;
         let Some(named) = from.name().filter(|named| named.own) else {
             return Ok((copy, true));
         };
@@ -373,7 +379,11 @@ impl Grid {
         for found in self.known_data(name) {
             for (server, address) in &found.holders {
                 let at = self.server(*server, address);
-                match at.and_then(|server| server.data(&found.name())) {
+                let copy = at.and_then(|server| {
+                    let timeout = Timeout::from_now(server.options().timeout);
+                    server.data(&found.name(), timeout)
+                });
+                match copy {
                     Ok(copy) if copy.name().is_some_and(|named| named.own) => own.push(copy),
                     Err(Error::Interrupted) => return Err(Error::Interrupted),
                     Ok(_) | Err(_) => {}
@@ -387,7 +397,8 @@ impl Grid {
     /// Drops the user's own data with this name at all holders.
     pub(crate) fn drop_data(&self, name: &DataName) -> Result<(), Error> {
         self.ask_anew();
-        let (_, handle) = self.find_data(name)?;
+        let timeout = Timeout::from_now(self.meta().options().timeout);
+        let (_, handle) = self.find_data(name, timeout)?;
         for copy in self.own_copies(name)? {
             if copy.id() != handle.id() {
                 copy.drop_soon();
@@ -438,10 +449,25 @@ fn first_known(grid: &Grid, name: &DataName) -> Result<Option<Found>, Error> {
     }
 }
 
+/// A server that holds data, for a call with this time-out.
+fn holder_at(
+    grid: &Grid,
+    (number, address): (u64, &str),
+    timeout: Timeout,
+) -> Result<Server, Error> {
+    grid.server_within(number, address, timeout.left().unwrap_or(Duration::MAX))
+}
+
+/// Whether a call with this time-out asks nobody else after this error: its caller gives up, or its
+/// time has passed.
+fn is_over(error: &Error, timeout: Timeout) -> bool {
+    matches!(error, Error::Interrupted) || timeout.has_passed()
+}
+
 /// Copies an array to a server, which reads it from the other one; if it cannot, through the
 /// client. A caller that gives up, or whose time has passed, does not wait for that as well.
-fn copy_to(from: &Handle, server: &Server) -> Result<Handle, Error> {
-    match from.copy(server, false) {
+fn copy_to(from: &Handle, server: &Server, timeout: Timeout) -> Result<Handle, Error> {
+    match from.copy(server, false, timeout) {
         Err(error @ (Error::Interrupted | Error::Timeout { .. })) => Err(error),
         Err(_) => through_client(from, server),
         copied => copied,

@@ -3,6 +3,7 @@
 //! This module keeps the arguments of the call until it ends, and begins it again elsewhere only if
 //! that is safe. `farcall-directory` decides whether it is.
 
+use crate::address::Address;
 use crate::argument::{Argument, Held};
 use crate::call::Prepared;
 use crate::data::Source;
@@ -14,6 +15,7 @@ use crate::offer::TimeParts;
 use crate::outcome::{Outcome, Placement};
 use crate::pending::Pending;
 use crate::remote::{After, Attempt, Begun, Continues, Handle, OwnArrays, Server, wanted_form};
+use crate::timeout::Timeout;
 use farcall_directory::client::{ChosenServer, Course, Next, Trouble};
 use farcall_directory::message::{Choose, Need, Observe, Transfer};
 use farcall_idl::{Interface, Mode};
@@ -87,9 +89,16 @@ fn outcome_at(outcome: Outcome, place: Option<&ChosenServer>, chosen: Duration) 
     }
 }
 
-fn hold(argument: &mut Argument<'_>, function: &Function) -> Result<HeldArgument, Error> {
+fn hold(
+    argument: &mut Argument<'_>,
+    function: &Function,
+    timeout: Timeout,
+) -> Result<HeldArgument, Error> {
     match argument {
-        Argument::Named(name) => Ok(HeldArgument::Data(function.grid().find_data(name)?.0)),
+        Argument::Named(name) => {
+            let found = function.grid().find_data(name, timeout)?.0;
+            Ok(HeldArgument::Data(found))
+        }
         Argument::Handle(_) => {
             let text = format!(
                 "{}: a stored array is at one server: call the function of that server",
@@ -130,7 +139,8 @@ impl Call {
         arguments: &mut [Argument<'_>],
     ) -> Result<Call, Error> {
         let overwrites = overwrites(&function.description().interface, arguments);
-        let held = arguments.iter_mut().map(|one| hold(one, function));
+        let timeout = prepared.timeout();
+        let held = arguments.iter_mut().map(|one| hold(one, function, timeout));
         let held: Vec<HeldArgument> = held.collect::<Result<_, _>>()?;
         let interface = &function.description().interface;
         let mut needs: Vec<Need> = Vec::new();
@@ -212,6 +222,16 @@ impl Call {
             true => Err(timeout.error(&place.address.parse()?)),
             false => Ok(()),
         }
+    }
+
+    /// Whether the time of the call has passed at another server than `place`, which holds data of
+    /// the call. That says nothing about `place`.
+    fn is_late_elsewhere(&self, error: &Error, place: &ChosenServer) -> bool {
+        let Error::Timeout { address, .. } = error else {
+            return false;
+        };
+        let chosen = place.address.parse::<Address>();
+        self.prepared.timeout().has_passed() && chosen.is_ok_and(|chosen| chosen != *address)
     }
 
     /// A server that has not answered at once, when no other one takes the call because of `error`.
@@ -299,7 +319,7 @@ impl Call {
         let arguments = held.map(|(index, held)| match held {
             HeldArgument::Data(found) => {
                 // Brings named data to the server of the call.
-                let (handle, is_own) = grid.bring(found, to)?;
+                let (handle, is_own) = grid.bring(found, to, timeout)?;
                 Ok(Argument::Handle(copies.take(handle, is_own)))
             }
             HeldArgument::Source(SourceArgument { source, .. }, _)
@@ -308,7 +328,8 @@ impl Call {
                     .get(index)
                     .is_some_and(|param| param.mode == Mode::Out) =>
             {
-                let id = copies.result(to.1, (interface, layout), index, source)?;
+                let of = (interface, &**layout);
+                let id = copies.result(to.1, of, index, source, timeout)?;
                 Ok(Argument::Handle(id))
             }
             HeldArgument::Source(_, Some((server, id))) if *server == to.0 => {
@@ -317,7 +338,7 @@ impl Call {
             HeldArgument::Source(SourceArgument { source, file }, read) => {
                 let form = wanted_form(interface, index);
                 let brought = match file {
-                    Some(file) => grid.bring_file(file, (source, &form), to)?,
+                    Some(file) => grid.bring_file(file, (source, &form), to, timeout)?,
                     None => None,
                 };
                 let (handle, is_own) = match brought {
@@ -408,6 +429,7 @@ impl Call {
             let begun = server.and_then(|server| self.begin_at(place.server, &server));
             match begun {
                 Ok(attempt) => return Ok(attempt),
+                Err(error) if self.is_late_elsewhere(&error, &place) => return Err(error),
                 Err(error) => match self.course.after(trouble_at_start(&error), None) {
                     Next::Elsewhere => {
                         self.give_away(&error);
@@ -423,16 +445,18 @@ impl Call {
     /// Begins the call at a server, or lets the server read the next source of the call first.
     fn begin_at(&mut self, number: u64, server: &Server) -> Result<Arc<Attempt>, Error> {
         let function = self.function.at(server)?;
+        let timeout = self.prepared.timeout();
         while let Some((index, SourceArgument { source, file })) = self.unread(number) {
             let form = wanted_form(&self.function.description().interface, index);
             let brought = match file {
-                Some(file) => self
-                    .grid()
-                    .bring_file(file, (source, &form), (number, server))?,
+                Some(file) => {
+                    let to = (number, server);
+                    self.grid().bring_file(file, (source, &form), to, timeout)?
+                }
                 None => None,
             };
             let Some((handle, is_own)) = brought else {
-                let attempt = server.begin_to_read(source, form, self.prepared.timeout())?;
+                let attempt = server.begin_to_read(source, form, timeout)?;
                 self.reading = Some((index, number, server.clone()));
                 return Ok(Arc::new(attempt));
             };

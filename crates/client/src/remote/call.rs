@@ -33,7 +33,7 @@ impl Function {
         let (before, mut own) = self.look_up(arguments, timeout)?;
         let mut prepared = self.prepare(timeout, laid_out, arguments, Travel::Both)?;
         let of = (&self.description().interface, &*prepared.layout);
-        own.take_results(self.server(), of, arguments)?;
+        own.take_results(self.server(), of, arguments, timeout)?;
         let outcome = match self.call_or_renew(&mut prepared, arguments) {
             // The data were replaced after the look-up. The server has done nothing yet.
             Err(Error::Failed(failure))
@@ -60,7 +60,7 @@ impl Function {
         arguments: &mut [Argument<'_>],
     ) -> Result<Begun, Error> {
         let timeout = Timeout::from_now(self.timeout());
-        self.look_up_names(arguments)?;
+        self.look_up_names(arguments, timeout)?;
         let mut prepared = self.prepare(timeout, laid_out, arguments, Travel::Both)?;
         let mut held: Vec<Held> = arguments.iter_mut().map(Held::of).collect();
         let mut all = sources(&self.description().interface, arguments);
@@ -88,7 +88,8 @@ impl Function {
             // before has ended.
             let arguments = held.iter().map(|held| unsafe { held.argument() });
             let mut arguments: Vec<Argument<'_>> = arguments.collect();
-            own.take_results(server, (interface, &prepared.layout), &mut arguments)?;
+            let of = (interface, &*prepared.layout);
+            own.take_results(server, of, &mut arguments, timeout)?;
             for (held, argument) in held.iter_mut().zip(&mut arguments) {
                 if let (Held::Source(_), Argument::Handle(id)) = (&held, argument) {
                     *held = Held::Handle(*id);
@@ -122,7 +123,7 @@ impl Function {
     fn look_up(&self, arguments: &mut [Argument<'_>], timeout: Timeout) -> Result<LookedUp, Error> {
         let interface = &self.description().interface;
         let (mut before, own) = self.server().read_sources(interface, arguments, timeout)?;
-        before.extend(self.look_up_names(arguments)?);
+        before.extend(self.look_up_names(arguments, timeout)?);
         Ok((before, own))
     }
 
@@ -130,11 +131,12 @@ impl Function {
     fn look_up_names(
         &self,
         arguments: &mut [Argument<'_>],
+        timeout: Timeout,
     ) -> Result<Vec<(usize, Argument<'static>)>, Error> {
         let mut before = Vec::new();
         for (index, argument) in arguments.iter_mut().enumerate() {
             if let Argument::Named(name) = argument {
-                let handle = self.server().data(name)?.id();
+                let handle = self.server().data(name, timeout)?.id();
                 before.push((index, Argument::Named(name.clone())));
                 *argument = Argument::Handle(handle);
             }

@@ -5,7 +5,8 @@ use crate::data::{DataStatus, Named};
 use crate::error::Error;
 use crate::remote::handle::Handle;
 use crate::remote::requests::names;
-use crate::remote::server::Server;
+use crate::remote::server::{Server, connection_by, persist_within};
+use crate::timeout::Timeout;
 use farcall_rpc_proto::{ArrayForm, DataName, FailureKind, Name, NameRecord};
 
 impl Server {
@@ -37,9 +38,10 @@ impl Server {
         })
     }
 
-    /// The array with this name.
-    pub(crate) fn data(&self, name: &DataName) -> Result<Handle, Error> {
-        self.named_array(self.persist(|| names::ask_name(&self.connection()?, name))?)
+    /// The array with this name. `timeout` is that of the call that reads it.
+    pub(crate) fn data(&self, name: &DataName, timeout: Timeout) -> Result<Handle, Error> {
+        let ask = || names::ask_name(&connection_by(self, timeout)?, name, timeout);
+        self.named_array(persist_within(self, timeout, ask)?)
     }
 
     fn named_array(&self, record: NameRecord) -> Result<Handle, Error> {

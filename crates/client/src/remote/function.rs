@@ -114,9 +114,12 @@ impl Function {
         let Some(named) = &self.terms.reservation else {
             return Ok(None);
         };
-        let Some(at) = named.at.as_ref().filter(|at| !is_at(&self.server, at)) else {
+        let Some(at) = &named.at else {
             return Ok(Some(named.id));
         };
+        if is_at(&self.server, at)? {
+            return Ok(Some(named.id));
+        }
         let (id, server) = (named.id, self.server.address());
         let text = format!(
             "reservation {id} is at {at}, and this call goes to {server}: call the function at \
@@ -203,9 +206,10 @@ impl Function {
     /// Chooses the connection for a call, and sets the numbers of the function and the object on
     /// it.
     fn connection_for(&self, prepared: &mut Prepared) -> Result<Arc<Connection>, Error> {
+        let timeout = prepared.timeout();
         let connection = match &self.object {
             Some(object) => object.connection.clone(),
-            None => connection_by(&self.server, prepared.timeout())?,
+            None => connection_by(&self.server, timeout)?,
         };
         let (call, layout) = (&mut prepared.call, &prepared.layout);
         if call.reservation.is_some() {
@@ -231,10 +235,10 @@ impl Function {
             return Ok(own);
         }
         let bytes = layout.sent_bytes() + layout.returned_bytes();
-        Ok(match moves_files || self.object.is_some() {
-            true => connection,
-            false => self.server.for_arrays(connection, bytes),
-        })
+        match moves_files || self.object.is_some() {
+            true => Ok(connection),
+            false => self.server.for_arrays(connection, bytes, timeout),
+        }
     }
 
     /// The connection with the bandwidth of the reservation. Methods use the connection of their

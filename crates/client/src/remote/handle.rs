@@ -8,7 +8,8 @@ use crate::error::Error;
 use crate::memory::zeroed;
 use crate::remote::pages;
 use crate::remote::requests::arrays;
-use crate::remote::server::Server;
+use crate::remote::server::{Server, connection_by, persist_within};
+use crate::timeout::Timeout;
 use farcall_rpc_proto::{ArrayForm, FailureKind, HandleId, HandleRecord, Pull, Put};
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -113,13 +114,30 @@ impl Handle {
     /// Lends the array: makes a name under which another server may read it, once and within a
     /// minute.
     pub fn lend(&self) -> Result<HandleId, Error> {
-        arrays::lend(&self.server.connection()?, self.id)
+        let timeout = Timeout::from_now(self.server.options().timeout);
+        arrays::lend(&self.server.connection()?, self.id, timeout)
     }
 
-    /// Copies the array to another server, which reads it from this one.
-    pub(crate) fn copy(&self, server: &Server, stays: bool) -> Result<Handle, Error> {
-        let loan = self.lend()?;
-        server.pull(self.server.address(), loan, self.form.clone(), stays)
+    /// Copies the array to another server, which reads it from this one. If a call needs the copy,
+    /// `timeout` is that of the call.
+    pub(crate) fn copy(
+        &self,
+        server: &Server,
+        stays: bool,
+        timeout: Timeout,
+    ) -> Result<Handle, Error> {
+        let connection = connection_by(&self.server, timeout)?;
+        let loan = arrays::lend(&connection, self.id, timeout)?;
+        let pull = Pull {
+            address: self.server.address().to_string(),
+            loan,
+            form: self.form.clone(),
+            stays,
+            source: None,
+        };
+        let ask = || arrays::pull(&connection_by(server, timeout)?, &pull, timeout);
+        let record = persist_within(server, timeout, ask)?;
+        Ok(Handle::new(server.clone(), record))
     }
 
     /// Drops the array. Calls that use it continue.
@@ -144,26 +162,7 @@ impl Server {
             data_bytes,
             stays,
         };
-        let record = self.persist(|| arrays::put(&self.connection()?, &put, bytes))?;
-        Ok(Handle::new(self.clone(), record))
-    }
-
-    /// Makes the server read an array from `from`, which has lent it under the name `loan`.
-    pub(crate) fn pull(
-        &self,
-        from: &Address,
-        loan: HandleId,
-        form: ArrayForm,
-        stays: bool,
-    ) -> Result<Handle, Error> {
-        let pull = Pull {
-            address: from.to_string(),
-            loan,
-            form,
-            stays,
-            source: None,
-        };
-        let record = self.persist(|| arrays::pull(&self.connection()?, &pull))?;
+        let record = self.persist(|| arrays::put(&self.connection()?, &put, bytes, None))?;
         Ok(Handle::new(self.clone(), record))
     }
 

@@ -3,6 +3,7 @@
 //! This module remembers the connections, and how many of them helped. `streams` measures that.
 
 use crate::address::Address;
+use crate::error::Error;
 use crate::options::Options;
 use crate::remote::connection::Connection;
 use std::net::SocketAddr;
@@ -65,14 +66,15 @@ impl Paths {
         &mut self,
         first: Arc<Connection>,
         to: (&Address, &Options),
-    ) -> Arc<Connection> {
+    ) -> Result<Arc<Connection>, Error> {
         let found = [Direction::There, Direction::Back].map(|direction| self.found(direction));
         let count = found.into_iter().flatten().max().unwrap_or(1);
         self.turn = (self.turn + 1) % count.max(1);
-        match self.turn {
-            0 => first,
-            index => self.another(&first, index, to).unwrap_or(first),
-        }
+        let other = match self.turn {
+            0 => None,
+            index => self.another(&first, index, to)?,
+        };
+        Ok(other.unwrap_or(first))
     }
 
     /// Removes a connection that has stalled.
@@ -83,15 +85,18 @@ impl Paths {
     }
 
     /// The connection that joins as number `index`. The server's addresses are used in turn.
+    ///
+    /// # Errors
+    /// [`Options::on_interrupt`] asked to give up.
     pub(super) fn another(
         &mut self,
         first: &Connection,
         index: usize,
         (address, options): (&Address, &Options),
-    ) -> Option<Arc<Connection>> {
+    ) -> Result<Option<Arc<Connection>>, Error> {
         self.others.retain(|(_, known)| !known.is_stale());
         if let Some((_, known)) = self.others.get(index - 1) {
-            return Some(known.clone());
+            return Ok(Some(known.clone()));
         }
         let mut candidates: Vec<Option<SocketAddr>> = vec![None];
         candidates.extend(first.paths().into_iter().map(Some));
@@ -106,18 +111,21 @@ impl Paths {
                 .count();
             others + usize::from(target.is_none())
         };
-        let target = candidates.into_iter().min_by_key(uses)?;
+        let Some(target) = candidates.into_iter().min_by_key(uses) else {
+            return Ok(None);
+        };
         let mut options = options.clone();
         options.connect_timeout = options.connect_timeout.min(REACH);
         match Connection::open_by(address, &options, target) {
             Ok(connection) => {
                 self.others.push((target, connection.clone()));
-                Some(connection)
+                Ok(Some(connection))
             }
+            Err(Error::Interrupted) => Err(Error::Interrupted),
             Err(_) => {
                 let now = Instant::now();
                 self.unreachable.extend(target.map(|target| (target, now)));
-                None
+                Ok(None)
             }
         }
     }

@@ -10,10 +10,11 @@ use crate::remote::connection::Connection;
 use crate::remote::paths::Paths;
 use crate::remote::requests::directory;
 use crate::remote::reserved::Reserved;
+use crate::remote::socket::look_up;
 use crate::timeout::Timeout;
 use std::collections::HashMap;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -131,29 +132,44 @@ impl Server {
         Ok(entry)
     }
 
-    /// The connection for a call with this many array bytes.
-    pub(super) fn for_arrays(&self, first: Arc<Connection>, bytes: u64) -> Arc<Connection> {
+    /// The connection for a call with this many array bytes and this time-out.
+    pub(super) fn for_arrays(
+        &self,
+        first: Arc<Connection>,
+        bytes: u64,
+        timeout: Timeout,
+    ) -> Result<Arc<Connection>, Error> {
         if bytes <= SMALL {
-            return self.for_small(first);
+            return self.for_small(first, timeout);
         }
         if bytes < LARGE || !first.moves_parts() || !may_add_connections(self, &first) {
-            return first;
+            return Ok(first);
         }
         self.paths(|paths, to| paths.next(first, to))
     }
 
     /// The connection for a small call. While large arrays travel on one connection, small calls
     /// use another, so that they do not wait behind full buffers.
-    fn for_small(&self, connection: Arc<Connection>) -> Arc<Connection> {
+    fn for_small(
+        &self,
+        connection: Arc<Connection>,
+        timeout: Timeout,
+    ) -> Result<Arc<Connection>, Error> {
         if !connection.carries_bulk() || needs_login(connection.address()) {
-            return connection;
+            return Ok(connection);
         }
         let mut express = lock(&self.0.express);
         if express.as_ref().is_none_or(|known| known.is_stale()) {
-            // A full server may refuse the second connection. The call then uses the first.
-            *express = Connection::open(&self.0.address, &self.0.options).ok();
+            let left = timeout.left().unwrap_or(Duration::MAX);
+            let options = hurried(self.0.options.clone(), &self.0.at, left);
+            *express = match Connection::open(&self.0.address, &options) {
+                Ok(fresh) => Some(fresh),
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
+                // A full server may refuse the second connection. The call then uses the first.
+                Err(_) => None,
+            };
         }
-        express.clone().unwrap_or(connection)
+        Ok(express.clone().unwrap_or(connection))
     }
 
     /// Gives access to the extra connections of the server, with its address and options.
@@ -323,26 +339,31 @@ fn turn_to_open<'s>(server: &'s Server, options: &Options) -> Result<MutexGuard<
 
 /// Whether an address leads to a server: it is its own, or both names have an IP address and a port
 /// in common.
-pub(super) fn is_at(server: &Server, address: &Address) -> bool {
+pub(super) fn is_at(server: &Server, address: &Address) -> Result<bool, Error> {
     if address == server.address() || lock(&server.0.aliases).contains(address) {
-        return true;
+        return Ok(true);
     }
-    let mut own = sockets(server.address());
+    let mut own = sockets(server.address(), server.options())?;
     own.extend(server.live_connection().map_or(vec![], |one| one.paths()));
-    let is_at = sockets(address).iter().any(|socket| own.contains(socket));
+    let others = sockets(address, server.options())?;
+    let is_at = others.iter().any(|socket| own.contains(socket));
     if is_at {
         lock(&server.0.aliases).push(address.clone());
     }
-    is_at
+    Ok(is_at)
 }
 
-/// The IP addresses and ports that an address of a network leads to.
-fn sockets(address: &Address) -> Vec<SocketAddr> {
+/// The IP addresses and ports that an address of a network leads to; none if nobody knows them in
+/// time.
+fn sockets(address: &Address, options: &Options) -> Result<Vec<SocketAddr>, Error> {
     let (Address::Tcp { host, port } | Address::Tls { host, port }) = address else {
-        return Vec::new();
+        return Ok(Vec::new());
     };
-    let found = (host.as_str(), *port).to_socket_addrs();
-    found.map_or_else(|_| Vec::new(), Iterator::collect)
+    let give_up = options.on_interrupt.as_deref();
+    match look_up(host, *port, options.connect_timeout, give_up) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(Error::Interrupted),
+        found => Ok(found.unwrap_or_default()),
+    }
 }
 
 /// Whether the arrays of a call may travel over several connections.

@@ -292,7 +292,7 @@ fn connect_tcp(
 }
 
 /// The addresses of a host.
-fn look_up(
+pub(super) fn look_up(
     host: &str,
     port: u16,
     timeout: Duration,

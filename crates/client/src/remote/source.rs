@@ -14,7 +14,7 @@ use crate::remote::requests::arrays;
 use crate::remote::server::{Server, connection_by, persist_within};
 use crate::timeout::Timeout;
 use farcall_idl::{Interface, Layout, Mode, Order};
-use farcall_rpc_proto::{ArrayForm, HandleId, HandleRecord, Pull, Put, Receipt, Write};
+use farcall_rpc_proto::{ArrayForm, HandleId, HandleRecord, Pull, Receipt, Write};
 use std::sync::Arc;
 
 /// Arrays that a server has for one call: those that it has read, and results that it writes to
@@ -47,38 +47,38 @@ impl OwnArrays {
         id
     }
 
-    /// Makes an array for a result that will be written to an address.
+    /// Makes an array for a result that will be written to an address. `timeout` is that of the
+    /// call.
     pub(crate) fn result(
         &mut self,
         server: &Server,
         (interface, layout): (&Interface, &Layout),
         param: usize,
         source: &Source,
+        timeout: Timeout,
     ) -> Result<HandleId, Error> {
         let mut arrays = layout.arrays.iter();
         let array = arrays.find(|array| array.param == param);
         let form = array.map(|array| ArrayForm::of(array, interface.order()));
-        let zeros = Put {
-            form: form.unwrap_or_else(|| wanted_form(interface, param)),
-            data_bytes: 0,
-            stays: false,
-        };
-        let record = arrays::put(&server.connection()?, &zeros, &[])?;
+        let form = form.unwrap_or_else(|| wanted_form(interface, param));
+        let record = arrays::put_zeros(&connection_by(server, timeout)?, form, timeout)?;
         let (id, handle) = (record.id, Handle::new(server.clone(), record));
         self.results.push((param, handle, source.clone()));
         Ok(id)
     }
 
-    /// Makes arrays for the results of a call whose arguments are addresses.
+    /// Makes arrays for the results of a call whose arguments are addresses. `timeout` is that of
+    /// the call.
     pub(super) fn take_results(
         &mut self,
         server: &Server,
         of: (&Interface, &Layout),
         arguments: &mut [Argument<'_>],
+        timeout: Timeout,
     ) -> Result<(), Error> {
         for (index, argument) in arguments.iter_mut().enumerate().rev() {
             if let Argument::Source(source) = argument {
-                *argument = Argument::Handle(self.result(server, of, index, source)?);
+                *argument = Argument::Handle(self.result(server, of, index, source, timeout)?);
             }
         }
         Ok(())
@@ -192,11 +192,8 @@ impl Server {
         timeout: Timeout,
     ) -> Result<(Handle, bool), Error> {
         let pull = pull_of(source, form, stays);
-        let record = persist_within(self, timeout, || {
-            let mut request = arrays::begin_pull(&connection_by(self, timeout)?, &pull)?;
-            request.within(timeout);
-            request.answer(answered!(Handle))
-        })?;
+        let ask = || arrays::pull(&connection_by(self, timeout)?, &pull, timeout);
+        let record = persist_within(self, timeout, ask)?;
         Ok(self.has_read(record))
     }
 

@@ -16,7 +16,7 @@ use crate::remote::connection::{Connection, Request, wait_for_any};
 use crate::remote::function::Function;
 use crate::remote::paths::Direction;
 use crate::remote::requests::arrays;
-use crate::remote::server::{Server, may_add_connections};
+use crate::remote::server::{Server, connection_by, may_add_connections};
 use crate::timeout::Timeout;
 use farcall_idl::{ArrayLayout, Interface, Layout, Mode};
 use farcall_rpc_proto::{ArrayForm, ArrayPart, HandleId};
@@ -92,7 +92,7 @@ impl Function {
             return Ok(None);
         }
         let server = self.server();
-        let connection = server.connection()?;
+        let connection = connection_by(server, prepared.timeout())?;
         let may_split =
             may_add_connections(server, &connection) && server.paths(|paths, _| paths.may_split());
         if !connection.moves_parts() || !may_split {
@@ -103,7 +103,7 @@ impl Function {
             return Ok(None);
         }
         let start = Instant::now();
-        let Some(lent) = self.lend(&connection, &prepared.layout, arguments)? else {
+        let Some(lent) = self.lend(&connection, prepared, arguments)? else {
             return Ok(None);
         };
         let called = self.call_lent(&connection, prepared, arguments, &lent, start);
@@ -118,12 +118,12 @@ impl Function {
     fn lend(
         &self,
         connection: &Arc<Connection>,
-        layout: &Layout,
+        prepared: &Prepared,
         arguments: &[Argument<'_>],
     ) -> Result<Option<Vec<Lent>>, Error> {
         let interface = &self.description().interface;
         let is_here = |array: &&ArrayLayout| !arguments[array.param].is_at_server();
-        let large = large_arrays(interface, layout).filter(is_here);
+        let large = large_arrays(interface, &prepared.layout).filter(is_here);
         let large: Vec<&ArrayLayout> = large.collect();
         if large.iter().map(|array| array.bytes).sum::<u64>() < LEAST {
             return Ok(None);
@@ -132,12 +132,12 @@ impl Function {
         for array in large {
             let form = ArrayForm::of(array, interface.order());
             let unit = form.ty().map_or(1, farcall_idl::Type::swap_unit) as usize;
-            match arrays::put_zeros(connection, form) {
-                Ok(id) => lent.push(Lent {
+            match arrays::put_zeros(connection, form, prepared.timeout()) {
+                Ok(record) => lent.push(Lent {
                     argument: array.param,
                     mode: array.mode,
                     whole: Part {
-                        id,
+                        id: record.id,
                         start: arguments[array.param].bytes().as_ptr().cast_mut(),
                         offset: 0,
                         bytes: array.bytes,
@@ -279,7 +279,7 @@ fn travel(
     let found = server.paths(|paths, _| paths.found(direction));
     let mut lines = vec![StreamConnection::new(first.clone())];
     while lines.len() < found.unwrap_or(1)
-        && let Some(other) = another(lines.len())
+        && let Some(other) = another(lines.len())?
     {
         lines.push(StreamConnection::new(other));
     }
@@ -298,7 +298,7 @@ fn travel(
         }
         match probe.step(moved, lines.len()) {
             Step::Go => {}
-            Step::Add => match another(lines.len()) {
+            Step::Add => match another(lines.len())? {
                 Some(other) => lines.push(StreamConnection::new(other)),
                 None => probe.end(),
             },

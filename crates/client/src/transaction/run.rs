@@ -472,7 +472,10 @@ impl State {
 
     fn fail(&mut self, call: usize, error: Error, shared: &Shared<'_>) {
         if self.failed.is_none() {
-            let left = shared.calls.len().saturating_sub(self.calls + 1);
+            // The other calls under way were made, and end now.
+            let fetches: usize = self.sites.iter().map(|site| site.fetches).sum();
+            let others = self.under_way.saturating_sub(fetches);
+            let left = shared.calls.len().saturating_sub(self.calls + 1 + others);
             self.failed = Some(shared.calls[call].failed(call, left, error));
             shared.cancel_all();
         }

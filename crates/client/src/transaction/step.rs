@@ -357,7 +357,8 @@ impl Shared<'_> {
         let copy = self.copies.get(version, other);
         let copy = copy.ok_or_else(|| self.nowhere(other))?;
         let bytes = copy.form().bytes().unwrap_or(0);
-        match copy.copy(self.server(step), false) {
+        let timeout = Timeout::from_now(self.server(step).options().timeout);
+        match copy.copy(self.server(step), false, timeout) {
             Ok(handle) => {
                 self.traffic.passed.fetch_add(bytes, Ordering::Relaxed);
                 Ok(handle)

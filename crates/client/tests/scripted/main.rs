@@ -5,8 +5,8 @@ mod server;
 mod several;
 
 use farcall_client::{
-    Argument, Callback, CallbackArguments, Error, FailureKind, Fault, Function, Options, Output,
-    Scalar, Server,
+    Argument, Callback, CallbackArguments, DataName, Error, FailureKind, Fault, Function, Options,
+    Output, Scalar, Server,
 };
 use server::{
     Script, call_frames, cut, failure, frame, goodbye, hello, interface, interface_text, listing,
@@ -506,6 +506,28 @@ fn the_time_out_of_a_function_holds_while_its_server_is_looked_for() {
 }
 
 #[test]
+fn the_time_out_of_a_function_holds_while_its_data_are_looked_up() {
+    // It does not answer the question for the data.
+    let answers = vec![server::hello_of_a_holder(), interface(1, 7, server::TAKE)];
+    let script = Script::stalling(answers);
+    let server = Server::connect(&script.address(), patient()).unwrap();
+    let function = server.function("take").unwrap();
+    let function = function.with_timeout(Some(PATIENCE));
+    let named = || [Argument::from(1), Argument::Named(DataName::plain("x"))];
+    let start = Instant::now();
+    let called = function.call(&mut named()).map(drop).unwrap_err();
+    // SAFETY: the call has no arrays of the caller.
+    let begun = unsafe { function.start(&mut named()) };
+    for late in [called, begun.map(drop).unwrap_err()] {
+        assert!(
+            matches!(late, Error::Timeout { after, .. } if after == PATIENCE),
+            "{late}"
+        );
+    }
+    assert!(start.elapsed() < BOUND / 2);
+}
+
+#[test]
 fn nobody_there_is_an_error_at_once() {
     let script = Script::closing(vec![]);
     let address = script.address();
@@ -592,6 +614,43 @@ fn an_interrupt_ends_the_wait_for_the_successor_of_a_server() {
     gives_up.store(true, Ordering::Relaxed);
     let error = server.function("scale").unwrap_err();
     assert!(matches!(error, Error::Interrupted), "{error}");
+}
+
+#[test]
+fn an_interrupt_ends_the_wait_for_a_second_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("farcall://{}", listener.local_addr().unwrap());
+    let peer = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        for answer in [hello(1, 1), interface(1, 7, server::TAKE)] {
+            read_frame(&mut stream);
+            stream.write_all(&answer).unwrap();
+        }
+        // Nobody reads the large call, and nobody greets on another connection.
+        (listener, stream)
+    });
+    let interrupts = Arc::new(AtomicBool::new(false));
+    let handler = interrupts.clone();
+    let options = Options {
+        // A signal is there once.
+        on_interrupt: Some(Arc::new(move || handler.swap(false, Ordering::Relaxed))),
+        ..patient()
+    };
+    let server = Server::connect(&address, options).unwrap();
+    let take = server.function("take").unwrap();
+    let _peer = peer.join().unwrap();
+    let x = vec![0; LARGE];
+    let large = &mut [
+        Argument::Scalar(Scalar::Int(LARGE as i64)),
+        Argument::In(&x),
+    ];
+    // SAFETY: the array outlives the call.
+    let call = unsafe { take.start(large) }.unwrap();
+    interrupts.store(true, Ordering::Relaxed);
+    let small = &mut [Argument::Scalar(Scalar::Int(1)), Argument::In(&[0])];
+    let error = take.call(small).unwrap_err();
+    assert!(matches!(error, Error::Interrupted), "{error}");
+    drop(call);
 }
 
 /// Reads what follows a call, until the client gives it up or asks something else. Returns the data

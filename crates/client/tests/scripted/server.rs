@@ -69,6 +69,19 @@ pub(crate) fn hello_of_a_forwarder() -> Vec<u8> {
     greeting([1, 1, 4])
 }
 
+/// The greeting of a server that has named data.
+pub(crate) fn hello_of_a_holder() -> Vec<u8> {
+    let features: [u8; 5] = [0x1a, 0, 4, 0, 0];
+    let fields = [
+        &[0x85][..],
+        &text("farcall"),
+        &[1, 1],
+        &features,
+        &text("script"),
+    ];
+    frame(1, 0, &fields.concat())
+}
+
 /// What the function prints in the second request; the text has less than 24 bytes.
 pub(crate) fn printed(text: &[u8]) -> Vec<u8> {
     frame(

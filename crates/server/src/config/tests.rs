@@ -139,6 +139,12 @@ fn values_that_make_no_sense_are_refused() {
         ("access", "operators = [\"anonymous\"]", "`anonymous`"),
         ("workers", "memory = 512", "workers.memory"),
         ("workers", "environment = [\"A=B\"]", "workers.environment"),
+        (
+            "sources.weather",
+            "address = \"ftp://data.example.org/\"",
+            "sources.weather.address",
+        ),
+        ("sources.weather", "address = \"data.example.org\"", "s3:"),
     ] {
         let error = Config::parse(&format!("[{section}]\n{setting}")).unwrap_err();
         assert!(error.contains(says), "{setting}: {error}");
@@ -151,6 +157,7 @@ fn values_that_make_no_sense_are_refused() {
             "access",
             "operators = [\"uid:0\", \"olga@lab\", \"node-1.example.org\"]",
         ),
+        ("sources.weather", "address = \"S3://data/\""),
         ("workers", "memory = 0"),
         ("workers", "memory = \"512 KB\""),
         ("workers", "memory = 64000000"),

@@ -1,12 +1,25 @@
 //! Values of a configuration file that can be read and make no sense. The error names the setting.
 
 use super::Config;
+use crate::sources::Sources;
 use farcall_access::can_be_user;
 use farcall_server_proto::DurableLimits;
 use serde::{Deserialize, Deserializer, de::Error as _};
 
 /// Bytes that a worker needs. A smaller number without a unit probably means megabytes.
 const LEAST_MEMORY: u64 = 64_000_000;
+
+/// What the addresses of sources begin with, before the colon: those that a connector knows.
+const SCHEMES: [&str; 8] = [
+    "file",
+    "flight",
+    "folder",
+    "http",
+    "https",
+    "postgresql",
+    "s3",
+    "sqlite",
+];
 
 /// What the reader of the file says, and what an operator can write instead.
 const EXPECTED: [(&str, &str); 9] = [
@@ -79,6 +92,7 @@ impl Config {
                  set its value where the server is started"
             ));
         }
+        check_sources(&self.sources)?;
         let mut operators = self.access.operators.iter();
         match operators.find(|name| !can_be_user(name)) {
             Some(name) => Err(format!(
@@ -87,6 +101,25 @@ impl Config {
             )),
             None => Ok(()),
         }
+    }
+}
+
+/// Fails if a source can never be read. The text does not have the address, which can contain a
+/// password.
+fn check_sources(sources: &Sources) -> Result<(), String> {
+    let is_known = |address: &str| {
+        let (scheme, _) = address.split_once(':').unwrap_or_default();
+        SCHEMES
+            .iter()
+            .any(|known| scheme.eq_ignore_ascii_case(known))
+    };
+    match sources.iter().find(|(_, one)| !is_known(&one.address)) {
+        Some((name, _)) => Err(format!(
+            "sources.{name}.address: no server reads such an address: write one that begins with \
+             {}:",
+            SCHEMES.join(":, ")
+        )),
+        None => Ok(()),
     }
 }
 

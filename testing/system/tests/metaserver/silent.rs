@@ -1,7 +1,7 @@
 //! Tests of calls where one of two servers is stopped by a signal: its connections stay open, and
 //! it answers nobody. Calls go to the other server, and end at their time-outs.
 
-use farcall_client::{Argument, Error, Function, Options, Scalar, Server};
+use farcall_client::{Argument, ArrayForm, DataName, Error, Function, Options, Scalar, Server};
 use farcall_system::cluster::{Cluster, Running, begin, serving, status, wait_for_servers};
 use farcall_system::server::connect;
 use farcall_system::wait_until;
@@ -94,6 +94,31 @@ fn the_time_out_of_a_call_counts_while_servers_are_tried() {
         assert!(matches!(called, Err(Error::Timeout { .. })));
         assert!(took >= TIMEOUT && took < TIMEOUT + LATE, "{took:?}");
     });
+}
+
+#[test]
+fn data_at_a_server_that_does_not_answer_end_at_the_time_out() {
+    let mut cluster = Cluster::new();
+    let metaserver = cluster.metaserver(&[]);
+    cluster.serve(&[metaserver.address()], &[]);
+    wait_for_servers(metaserver.address(), 1);
+    let options = Options {
+        timeout: Some(Duration::from_secs(4)),
+        ..Options::default()
+    };
+    let server = Server::connect(metaserver.address(), options).unwrap();
+    let form = ArrayForm {
+        element: "double".into(),
+        shape: vec![1],
+        column_major: false,
+    };
+    server.put_named(form, &[0; 8], "atoms", false).unwrap();
+    wait_until("the metaserver knows of the data", || {
+        !server.list_data().unwrap().is_empty()
+    });
+    cluster.servers[0].freeze();
+    let late = server.data(&DataName::plain("atoms")).unwrap_err();
+    assert!(matches!(late, Error::Timeout { .. }), "{late}");
 }
 
 #[test]

@@ -148,6 +148,13 @@ fn keys_sort_search_and_end() {
 }
 
 #[test]
+fn the_server_that_is_watched_has_a_name_among_servers() {
+    let rows = table(&snapshot(&AskSnapshot::default()), Tab::Servers).rows;
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0][0].text, "this server");
+}
+
+#[test]
 fn a_lost_server_is_said_and_what_was_seen_stays() {
     let mut view = view();
     view.take(Err("cannot connect".into()));

@@ -6,6 +6,7 @@ use super::directory::check_one_server;
 use crate::argument::Argument;
 use crate::error::Error;
 use crate::remote::connection::{Connection, Request, Transfer, answered};
+use crate::timeout::Timeout;
 use farcall_rpc_proto::{
     ArrayForm, ArrayPart, FailureKind, HANDLES, HandleId, HandlePage, HandleRecord, LOANS, Pull,
     Put, ROWS, SOURCES, WRITES, Write,
@@ -18,27 +19,35 @@ pub(crate) fn check_handles(connection: &Connection) -> Result<(), Error> {
     connection.check(HANDLES, FailureKind::BadArgument, "keep arrays")
 }
 
-/// Stores an array: its bytes, or zeros.
+/// Stores an array: its bytes, or zeros. If it is stored for a call, `timeout` is that of the call.
 pub(crate) fn put(
     connection: &Arc<Connection>,
     put: &Put,
     bytes: &[u8],
+    timeout: Option<Timeout>,
 ) -> Result<HandleRecord, Error> {
     check_handles(connection)?;
     // SAFETY: the borrow outlives the request, which is over or given up when this returns.
     let transfer = unsafe { Transfer::of_one_piece(Argument::In(bytes), 1) };
-    let request = connection.carry(|proto| proto.put(put), transfer)?;
+    let mut request = connection.carry(|proto| proto.put(put), transfer)?;
+    if let Some(timeout) = timeout {
+        request.within(timeout);
+    }
     request.for_an_array().answer(answered!(Handle))
 }
 
-/// Stores an array of zeros.
-pub(crate) fn put_zeros(connection: &Arc<Connection>, form: ArrayForm) -> Result<HandleId, Error> {
+/// Stores an array of zeros for a call with this time-out.
+pub(crate) fn put_zeros(
+    connection: &Arc<Connection>,
+    form: ArrayForm,
+    timeout: Timeout,
+) -> Result<HandleRecord, Error> {
     let zeros = Put {
         form,
         data_bytes: 0,
         stays: false,
     };
-    put(connection, &zeros, &[]).map(|record| record.id)
+    put(connection, &zeros, &[], Some(timeout))
 }
 
 /// Begins to fill a part of a stored array.
@@ -120,10 +129,15 @@ fn check_loans(connection: &Connection) -> Result<(), Error> {
 }
 
 /// Lends an array: asks for a name under which another server may read it once.
-pub(crate) fn lend(connection: &Arc<Connection>, handle: HandleId) -> Result<HandleId, Error> {
+pub(crate) fn lend(
+    connection: &Arc<Connection>,
+    handle: HandleId,
+    timeout: Timeout,
+) -> Result<HandleId, Error> {
     check_loans(connection)?;
-    let record = connection.ask(|proto| proto.lend(handle), answered!(Handle))?;
-    Ok(record.id)
+    let mut request = connection.begin(|proto| proto.lend(handle))?;
+    request.within(timeout);
+    Ok(request.answer(answered!(Handle))?.id)
 }
 
 /// Begins to make the server read an array from another server or from a source.
@@ -141,8 +155,14 @@ pub(crate) fn begin_pull(connection: &Arc<Connection>, pull: &Pull) -> Result<Re
 }
 
 /// Makes the server read an array from another server or from a source.
-pub(crate) fn pull(connection: &Arc<Connection>, pull: &Pull) -> Result<HandleRecord, Error> {
-    begin_pull(connection, pull)?.answer(answered!(Handle))
+pub(crate) fn pull(
+    connection: &Arc<Connection>,
+    pull: &Pull,
+    timeout: Timeout,
+) -> Result<HandleRecord, Error> {
+    let mut request = begin_pull(connection, pull)?;
+    request.within(timeout);
+    request.answer(answered!(Handle))
 }
 
 /// Begins to write an array to an address outside of Farcall.

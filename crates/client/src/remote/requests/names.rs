@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::remote::connection::{Connection, answered};
+use crate::timeout::Timeout;
 use farcall_rpc_proto::{DataName, FailureKind, NAMES, Name, NamePage, NameRecord};
 use std::sync::Arc;
 
@@ -16,10 +17,16 @@ pub(crate) fn name(connection: &Arc<Connection>, name: &Name) -> Result<NameReco
     connection.ask(|proto| proto.name(name), answered!(Named))
 }
 
-/// Asks for data by name.
-pub(crate) fn ask_name(connection: &Arc<Connection>, name: &DataName) -> Result<NameRecord, Error> {
+/// Asks for data by name. `timeout` is that of the call that reads them.
+pub(crate) fn ask_name(
+    connection: &Arc<Connection>,
+    name: &DataName,
+    timeout: Timeout,
+) -> Result<NameRecord, Error> {
     check_names(connection)?;
-    connection.ask(|proto| proto.ask_name(name), answered!(Named))
+    let mut request = connection.begin(|proto| proto.ask_name(name))?;
+    request.within(timeout);
+    request.answer(answered!(Named))
 }
 
 /// Asks for a page of named data.
