@@ -11,6 +11,7 @@ import subprocess
 import farcall
 import numpy as np
 import pytest
+from farcall._connector import addresses
 from servers import FARCALL, wait_until
 from sources import IDL, Web, connectors, npy, refused, serving
 
@@ -64,6 +65,11 @@ def test_credentials_go_to_their_source_only(serve, web, tmp_path):
         environment = (known / "environ").read_bytes()
         assert b"secret" not in environment
         assert b"FARCALL" not in environment
+
+
+def test_the_server_takes_the_schemes_that_its_connector_knows(serve):
+    schemes = [*addresses.PORTS, *addresses.LOCAL]
+    serve("".join(f'[sources.{one}]\naddress = "{one}://a/"\n' for one in schemes))
 
 
 def test_new_credentials_hold_for_the_next_source(serve, web, tmp_path):

@@ -9,7 +9,8 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 /// Bytes that a worker needs. A smaller number without a unit probably means megabytes.
 const LEAST_MEMORY: u64 = 64_000_000;
 
-/// What the addresses of sources begin with, before the colon: those that a connector knows.
+/// What the addresses of sources begin with, before the colon: what the connector knows, which is a
+/// Python program of its own.
 const SCHEMES: [&str; 8] = [
     "file",
     "flight",
