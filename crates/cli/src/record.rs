@@ -268,7 +268,7 @@ fn is_part(path: &Path) -> bool {
 }
 
 /// Opens a file. Its server may have ended it since it was found.
-fn open(path: &Path) -> Result<Lines<io::BufReader<std::fs::File>>, Failure> {
+fn open(path: &Path) -> Result<Lines<io::BufReader<File>>, Failure> {
     match Lines::open(path) {
         Err(_) if is_part(path) && !path.exists() => Lines::open(&path.with_extension("")),
         opened => opened,
