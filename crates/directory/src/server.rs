@@ -5,7 +5,7 @@
 use crate::calls::Placed;
 use crate::flaw::{self, Flaw};
 use crate::message::record::ServerRecord;
-use crate::message::{Booked, Function, Join, Phase, Report, Times};
+use crate::message::{Booked, Function, Join, MOST_JOBS, Phase, Report, Times};
 use farcall_schedule::Profile;
 use farcall_schedule::placement::{BusyElements, Call, Link, Server, TimeParts};
 use std::collections::BTreeMap;
@@ -178,6 +178,8 @@ impl Entry {
         for call in others().filter(|call| call.phase == Phase::Waiting) {
             state.backlog.take(0.0, call.pes, call.seconds);
         }
+        let rest = report.map_or(0.0, seconds_of_rest);
+        state.backlog.delay(rest / f64::from(state.backlog.pes()));
         for call in others().filter(|call| call.phase == Phase::Coming) {
             let ready_s = state.up.seconds(call.up as f64, 0.0);
             state.backlog.take(ready_s, call.pes, call.seconds);
@@ -246,6 +248,19 @@ impl Entry {
             learned: self.profiles.len(),
         }
     }
+}
+
+/// The seconds on one processor element of the calls that a full report counts and does not
+/// describe. They are assumed to be like those that it describes.
+fn seconds_of_rest(report: &Report) -> f64 {
+    let described = report.queued.len();
+    if described < MOST_JOBS {
+        return 0.0;
+    }
+    let others = report.queued.iter().filter(|call| !call.is_reserved());
+    let seconds: f64 = others.map(|call| call.seconds * f64::from(call.pes)).sum();
+    let rest = (report.calls as usize).saturating_sub(described);
+    seconds / described as f64 * rest as f64
 }
 
 impl Booked {

@@ -2,8 +2,8 @@
 //! also check that all messages and tables have bounds.
 
 use farcall_directory::message::{
-    Booked, Choose, Chosen, Function, Join, MOST_NAME, Message, Observe, Phase, QueuedCall, Rate,
-    Report, Times, Transfer,
+    Booked, Choose, Chosen, Function, Join, MOST_JOBS, MOST_NAME, Message, Observe, Phase,
+    QueuedCall, Rate, Report, Times, Transfer,
 };
 use farcall_directory::shared::{Exchange, Write};
 use farcall_directory::{Change, Directory, Key, Record, Refusal, Settings, digest};
@@ -332,6 +332,29 @@ fn calls_of_reservations_do_not_delay_others() {
     };
     assert!(backlog_s(calls(None)) > 40.0);
     assert!(backlog_s(calls(Some(true))) < 1.0);
+}
+
+/// A report describes only the first of many calls.
+#[test]
+fn all_calls_of_a_server_are_waited_for() {
+    let mut directory = with(1);
+    let waiting = QueuedCall {
+        phase: Phase::Waiting,
+        ..running(1.0)
+    };
+    let mut backlog_s = |calls| {
+        let full = Report {
+            calls,
+            ..report(1, vec![waiting; MOST_JOBS])
+        };
+        directory.report(T0, full).unwrap();
+        directory.servers().next().unwrap().backlog_s
+    };
+    let described = MOST_JOBS as u32;
+    for calls in [described, 4 * described] {
+        let told = backlog_s(calls);
+        assert!((told - f64::from(calls)).abs() < 1e-3, "{told}");
+    }
 }
 
 #[test]

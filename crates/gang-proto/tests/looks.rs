@@ -383,6 +383,33 @@ fn a_stopped_job_is_answered_at_once() {
     assert_eq!(world.states().len(), 2);
 }
 
+/// It gets no slice until it has work.
+#[test]
+fn a_job_that_rests_is_answered_at_once() {
+    let interactive = JobSpec {
+        interactive: Some(true),
+        ..JobSpec::default()
+    };
+    let mut world = World::new(&ring(), interactive);
+    world.run(SLICE);
+    let work = |world: &mut World, has_work| {
+        let done = world.root.handle_work(JOB, RUNS, has_work);
+        done.expect("it is interactive");
+        world.settle();
+    };
+    work(&mut world, false);
+    let asked = world.now;
+    assert_eq!(world.state().0, "running");
+    assert!(world.states()[0].0 <= asked + 5 * MS);
+    // One whose work is done between the two looks, too.
+    work(&mut world, true);
+    world.run(SLICE);
+    world.ask();
+    work(&mut world, false);
+    world.run(3 * WATCH);
+    assert_eq!(world.states().len(), 2);
+}
+
 #[test]
 fn who_asks_about_a_job_that_ends_is_told_so() {
     let mut world = World::of(&ring());

@@ -40,6 +40,7 @@ fn spec() -> JobSpec {
     JobSpec {
         processes: 2,
         command: vec!["program".to_string()],
+        environment: ["LANG=C", "TOKEN=x"].map(str::to_string).to_vec(),
         ..JobSpec::default()
     }
 }
@@ -172,6 +173,20 @@ fn a_job_that_was_killed_does_not_begin_elsewhere() {
     root.handle_lost(2, "it was killed");
     assert_eq!(told(&mut root), []);
     assert!(root.handle_replace(JOB, MOVES, &[]).is_err());
+}
+
+/// All nodes are told what begins, also one whose daemon another user has started meanwhile.
+#[test]
+fn a_daemon_of_another_user_does_not_get_the_environment_of_a_job_that_moves() {
+    let mut root = taken();
+    root.handle_join("other", vec![0], String::new(), 7);
+    root.handle_replace(JOB, MOVES, &[]).expect("there is room");
+    let mut orders = std::iter::from_fn(|| root.poll_order());
+    let told = orders.find_map(|order| match order {
+        Order::Nodes(Message::Prepare(spec, _)) => Some(spec.environment),
+        _ => None,
+    });
+    assert_eq!(told, Some(vec!["LANG=C".to_string()]));
 }
 
 /// The output of a gang job whose front end reads nothing stays with its processes, also after a

@@ -113,17 +113,19 @@ impl Groups {
     pub(crate) fn make(&self, name: &str) -> io::Result<Group> {
         let folder = self.folder.join(name);
         fs::create_dir(&folder)?;
-        let events = File::open(folder.join("cgroup.events"))?;
-        let freezer = File::options()
-            .write(true)
-            .open(folder.join("cgroup.freeze"))?;
-        let entrance = Arc::new(File::open(&folder)?.into());
-        Ok(Group {
-            folder,
-            entrance,
-            freezer,
-            events,
+        Group::open(&folder).inspect_err(|_| {
+            // Nobody else knows of it.
+            let _ = fs::remove_dir(&folder);
         })
+    }
+
+    /// Makes a group that freezes its processes when they are born.
+    pub(crate) fn make_frozen(&self, name: &str) -> io::Result<Group> {
+        let group = self.make(name)?;
+        group.freeze().inspect_err(|_| {
+            group.remove();
+        })?;
+        Ok(group)
     }
 }
 
@@ -134,6 +136,19 @@ impl Drop for Groups {
 }
 
 impl Group {
+    fn open(folder: &Path) -> io::Result<Group> {
+        let events = File::open(folder.join("cgroup.events"))?;
+        let freezer = File::options()
+            .write(true)
+            .open(folder.join("cgroup.freeze"))?;
+        Ok(Group {
+            folder: folder.to_path_buf(),
+            entrance: Arc::new(File::open(folder)?.into()),
+            freezer,
+            events,
+        })
+    }
+
     /// The folder into which processes are born.
     pub(crate) fn entrance(&self) -> Arc<OwnedFd> {
         self.entrance.clone()
@@ -234,5 +249,18 @@ mod tests {
         fs::create_dir_all(group.join("inner")).expect("room");
         fs::write(group.join("inner/file"), "").expect("room");
         assert!(remove_all(&group).is_err() && group.exists());
+    }
+
+    /// The daemon may have no descriptors left. An ordinary folder lacks the files of a group.
+    #[test]
+    fn a_group_that_cannot_be_used_is_removed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let groups = Groups {
+            folder: folder.path().join("groups"),
+            guarded: None,
+        };
+        fs::create_dir(&groups.folder).expect("room");
+        assert!(groups.make_frozen("job-1").is_err());
+        assert!(!groups.folder.join("job-1").exists());
     }
 }

@@ -105,8 +105,7 @@ impl Node {
             ),
         };
         let group = self.groups.as_ref().and_then(|groups| {
-            let made = groups.make(&format!("job-{id}"));
-            let made = made.and_then(|group| group.freeze().map(|()| group));
+            let made = groups.make_frozen(&format!("job-{id}"));
             made.inspect_err(|error| {
                 tracing::warn!("gang job {id}: cannot create a control group: {error}")
             })

@@ -91,6 +91,8 @@ pub struct Day {
     pub(crate) unfinished: u64,
     /// Calls of several functions that are counted in one line.
     pub(crate) unknown: u64,
+    /// Calls whose moments are not in order, or whose work or processor elements are impossible.
+    pub(crate) unsound: u64,
     too_many: bool,
 }
 
@@ -185,7 +187,7 @@ impl Day {
         match is_sound && past.work.is_finite() && has_pes {
             true if self.calls.len() < MOST_CALLS => self.calls.push(past),
             true => self.too_many = true,
-            false => self.unknown = self.unknown.saturating_add(1),
+            false => self.unsound = self.unsound.saturating_add(1),
         }
     }
 

@@ -363,6 +363,34 @@ fn failed_calls_are_left_out_with_and_without_lines_of_their_own() {
     assert!(twin.notes().iter().any(is_told), "{:?}", twin.notes());
 }
 
+/// A clock may have been set back, and some lines count calls of several functions.
+#[test]
+fn it_is_told_why_calls_are_left_out() {
+    let mut day = Day::default();
+    let early = Call {
+        sent: BEGIN - 100.0,
+        ..local(SERVERS[0], 0.0, 1.0)
+    };
+    for call in [local(SERVERS[0], 0.0, 10.0), early] {
+        day.take(&Line::Call(Box::new(call)));
+    }
+    day.take(&Line::Together(Box::new(Together {
+        server: SERVERS[0].to_owned(),
+        outcome: "done".to_owned(),
+        calls: 2,
+        ..Together::default()
+    })));
+    let twin = Twin::new(day).unwrap();
+    assert_eq!(twin.calls(), 1);
+    for told in [
+        "left out: 1 call whose times or numbers cannot be right",
+        "left out: 2 calls whose functions are not in the record",
+    ] {
+        let is_told = twin.notes().iter().any(|note| note == told);
+        assert!(is_told, "{told}: {:?}", twin.notes());
+    }
+}
+
 #[test]
 fn the_work_of_calls_without_operations_is_all_their_bytes() {
     let mut day = Day::default();

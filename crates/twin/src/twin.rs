@@ -519,8 +519,14 @@ fn notes(day: &Day, recorded: &Figures) -> Vec<String> {
     }
     if day.unknown > 0 {
         notes.push(format!(
-            "{} calls are counted without their functions and left out",
-            day.unknown
+            "left out: {} whose functions are not in the record",
+            counted(day.unknown as usize, "call")
+        ));
+    }
+    if day.unsound > 0 {
+        notes.push(format!(
+            "left out: {} whose times or numbers cannot be right",
+            counted(day.unsound as usize, "call")
         ));
     }
     let memory = day

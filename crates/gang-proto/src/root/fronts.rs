@@ -65,6 +65,11 @@ impl Root {
         let mut mine = Vec::new();
         for (id, job) in &mut self.jobs {
             if job.front == front {
+                if !job.is_ending && !job.is_interactive() {
+                    // Whatever its processes did, it was not done. An interactive gang job is done
+                    // when its front end goes.
+                    job.outcome.status = job.outcome.status.max(128 + SIGKILL as u8);
+                }
                 job.is_ending = true;
                 mine.push(*id);
             }
@@ -103,5 +108,45 @@ impl Root {
         if let Some(job) = self.known_one(local).and_then(|id| self.jobs.get(&id)) {
             self.orders.push_back(Order::Front(job.front, message));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Ended, JobSpec, Settings};
+    use alloc::string::ToString;
+    use alloc::vec;
+
+    /// Ends a gang job with its front end. Returns how many have succeeded then, and have not.
+    fn past(interactive: Option<bool>) -> (u64, u64) {
+        let mut root = Root::new(Settings::ample(), 0);
+        root.handle_join("a", vec![0], String::new(), 0);
+        let spec = JobSpec {
+            processes: 1,
+            command: vec!["program".to_string()],
+            interactive,
+            ..JobSpec::default()
+        };
+        root.handle_run(1, spec).expect("it is accepted");
+        root.handle_front_lost(1);
+        let killed = Ended {
+            status: 137,
+            ..Ended::default()
+        };
+        root.handle_process_ended(1, 0, killed);
+        let counts = root.counts();
+        (counts.succeeded, counts.failed)
+    }
+
+    /// Somebody kills the command, or it loses its connection.
+    #[test]
+    fn a_job_whose_front_end_went_away_has_not_succeeded() {
+        assert_eq!(past(None), (0, 1));
+    }
+
+    #[test]
+    fn an_interactive_job_is_done_when_its_front_end_goes() {
+        assert_eq!(past(Some(true)), (1, 0));
     }
 }

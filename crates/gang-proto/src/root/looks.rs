@@ -92,16 +92,20 @@ impl Job {
         let looks = said
             .flatten()
             .any(|one| !one.wanted.is_empty() || one.has_others);
-        looks && !self.is_stopped && !self.is_ending
+        looks && !self.gets_no_slice()
     }
 
     /// Whether the second look for its front ends is due.
     pub(super) fn is_due_again(&self, now: Nanos) -> bool {
-        let is_due = |again: &Again| {
-            let cannot_run = self.is_stopped || self.is_ending;
-            now >= again.at && (again.slices < self.slices || cannot_run)
-        };
+        let is_due =
+            |again: &Again| now >= again.at && (again.slices < self.slices || self.gets_no_slice());
         self.looks.again.as_ref().is_some_and(is_due)
+    }
+
+    /// Whether a slice between two looks may never come: its user has stopped it, it ends, or it is
+    /// interactive and has no work.
+    fn gets_no_slice(&self) -> bool {
+        self.is_stopped || self.is_ending || !self.has_work
     }
 
     /// The front ends that ask for its state.

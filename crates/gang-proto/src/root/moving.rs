@@ -3,6 +3,7 @@
 
 use super::checkpoint::Stage;
 use super::looks::Looks;
+use super::submission::has_foreign;
 use super::{Order, Root};
 use crate::{FARCALL_FAILED, JobId, Message, Placement};
 use alloc::format;
@@ -77,6 +78,10 @@ impl Root {
         job.last_judgement = None;
         job.looks = Looks::default();
         job.spec.restored = Some(true);
+        if has_foreign(&self.nodes, job.spec.owner.0) {
+            // It has joined since the gang job began.
+            job.spec.keep_public_environment();
+        }
         if let Some(checkpoint) = &mut job.checkpoint {
             checkpoint.stage = Stage::Placing;
         }

@@ -42,8 +42,7 @@ impl Root {
         self.admission
             .enter(bytes)
             .map_err(|error| error.to_string())?;
-        let foreign = |node: &NodeEntry| ![0, spec.owner.0].contains(&node.user);
-        if self.nodes.iter().any(|node| !node.is_lost && foreign(node)) {
+        if has_foreign(&self.nodes, spec.owner.0) {
             spec.keep_public_environment();
         }
         self.last += 1;
@@ -113,6 +112,13 @@ impl Root {
             looks: Looks::default(),
         }
     }
+}
+
+/// Whether one of these nodes has a daemon of another user, neither this one nor root. All nodes
+/// receive what a gang job begins with.
+pub(super) fn has_foreign(nodes: &[NodeEntry], user: u32) -> bool {
+    let is_foreign = |node: &NodeEntry| ![0, user].contains(&node.user);
+    nodes.iter().any(|node| !node.is_lost && is_foreign(node))
 }
 
 #[cfg(test)]

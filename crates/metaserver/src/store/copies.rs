@@ -93,12 +93,17 @@ fn copy_by(part: &Path, path: &Path, to: &Path) -> Result<(), CopyError> {
         let path = to.to_path_buf();
         CopyError::File { path, source }
     };
+    // SQLite takes the name as text. With another name, the copy would be elsewhere.
+    let name = part.to_str().ok_or_else(|| {
+        let why = "the name of the copy is not UTF-8; choose another one";
+        cannot(io::Error::new(io::ErrorKind::InvalidInput, why))
+    })?;
     // The copy has the addresses of servers and the names of data: only its owner reads it.
     let mut new = OpenOptions::new();
     let made = new.write(true).create_new(true).mode(0o600).open(part);
     let made = made.map_err(cannot)?;
     let known = open(path).map_err(|source| failed(path, source))?;
-    let copied = known.execute("VACUUM INTO ?1", [part.to_string_lossy()]);
+    let copied = known.execute("VACUUM INTO ?1", [name]);
     copied.map_err(|source| failed(to, source))?;
     // After a loss of power, the name must not stand for a copy that is not whole.
     made.sync_all().map_err(cannot)?;
@@ -143,6 +148,8 @@ mod tests {
     use super::*;
     use crate::store::Store;
     use farcall_directory::Key;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
 
     #[test]
     fn a_store_in_use_is_copied_and_damage_is_told() {
@@ -189,5 +196,19 @@ mod tests {
         fs::write(&to, "mine").unwrap();
         assert!(matches!(copy(&whole, &to), Err(CopyError::Exists(_))));
         assert_eq!(fs::read(&to).unwrap(), b"mine");
+    }
+
+    /// It would be in a file of another name, and an empty file would be taken for it.
+    #[test]
+    fn a_copy_needs_a_name_that_is_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = || fs::read_dir(folder.path()).unwrap().count();
+        let address = StoreAddress::Sqlite(folder.path().join("store.db"));
+        drop(Store::open(&address).unwrap());
+        let before = files();
+        let to = folder.path().join(OsStr::from_bytes(b"copy-\xff.db"));
+        let refused = copy(&address, &to).unwrap_err().to_string();
+        assert!(refused.contains("not UTF-8"), "{refused}");
+        assert_eq!(files(), before);
     }
 }

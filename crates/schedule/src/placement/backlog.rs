@@ -169,6 +169,18 @@ impl Backlog {
         self.follow(place);
     }
 
+    /// Adds calls of which only this is known: together they keep all elements busy for `seconds`.
+    /// They do not wait for reserved elements.
+    pub fn delay(&mut self, seconds: f64) {
+        if !(seconds.is_finite() && seconds > 0.0) {
+            return;
+        }
+        for free_in in &mut self.free_in {
+            *free_in += seconds;
+        }
+        self.follow(0);
+    }
+
     /// Advances the time.
     pub fn elapse(&mut self, seconds: f64) {
         let seconds = seconds.max(0.0);
