@@ -18,7 +18,7 @@ pub struct ReservationSpec {
     pub down: u64,
     /// Time from now until the reservation begins.
     pub start: Duration,
-    /// How late the reservation may begin if the elements are not free at `start`.
+    /// Time from now until the reservation must begin, if the elements are not free at `start`.
     /// [`Duration::MAX`] accepts any time.
     pub latest: Option<Duration>,
     /// How long it lasts.

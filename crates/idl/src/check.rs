@@ -98,8 +98,9 @@ pub fn parse_interface(text: &str) -> Result<Interface, InterfaceError> {
     }
     let count = document.functions().count();
     let interface = match (document.interfaces.pop(), document.classes.pop()) {
-        (Some(interface), None) if count == 1 => interface,
-        (None, Some(mut class)) if count == 1 && class.state.is_none() => class.methods.remove(0),
+        (Some(interface), None) if count == 1 => Some(interface),
+        // The one method can be that of another class.
+        (None, Some(mut class)) if count == 1 && class.state.is_none() => class.methods.pop(),
         _ => {
             return Err(InterfaceError(format!(
                 "expected one interface, found {count}"
@@ -111,11 +112,10 @@ pub fn parse_interface(text: &str) -> Result<Interface, InterfaceError> {
         ..Document::default()
     };
     document.module = rest.module.clone();
-    if document != rest {
+    interface.filter(|_| document == rest).ok_or_else(|| {
         let message = "expected one interface and its module, found other declarations";
-        return Err(InterfaceError(message.into()));
-    }
-    Ok(interface)
+        InterfaceError(message.into())
+    })
 }
 
 struct Checker<'a> {

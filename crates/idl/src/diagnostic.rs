@@ -215,6 +215,9 @@ fn segment(text: &str, offset: usize) -> Segment<'_> {
     current
 }
 
+/// The greatest number of a line, as in C (ISO/IEC 9899, 6.10.4). Lines after it can be counted on.
+const MOST_LINE: usize = i32::MAX as usize;
+
 /// Parses a line marker: `# 12 "file" 1` or `#line 12 "file"`.
 pub(crate) fn line_marker(line: &str) -> Option<(usize, Option<&str>)> {
     let rest = line.strip_prefix('#')?;
@@ -224,7 +227,8 @@ pub(crate) fn line_marker(line: &str) -> Option<(usize, Option<&str>)> {
         .unwrap_or(rest)
         .trim_start_matches([' ', '\t']);
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-    let number = rest[..digits].parse().ok()?;
+    let number = rest[..digits].parse::<usize>().ok();
+    let number = number.filter(|number| *number <= MOST_LINE)?;
     let file = rest[digits..].trim_start().strip_prefix('"');
     let file = file.and_then(|file| file.split('"').next());
     Some((number, file))
@@ -310,6 +314,15 @@ mod tests {
         assert_eq!(at("d"), "2:2");
         assert_eq!(at("f\n# 3"), "x.h:7:2");
         assert_eq!(at("!"), "y.idl:3:3");
+    }
+
+    #[test]
+    fn a_line_marker_has_a_number_of_c() {
+        let most = Some((MOST_LINE, Some("f")));
+        assert_eq!(line_marker("# 2147483647 \"f\""), most);
+        assert_eq!(line_marker("# 2147483648 \"f\""), None);
+        let text = "# 18446744073709551615 \"f\"\n\n@";
+        assert_eq!(position(text, text.len()).to_string(), "3:2");
     }
 
     #[test]

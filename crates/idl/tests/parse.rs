@@ -180,6 +180,17 @@ fn the_text_of_an_interface_is_parsed_strictly() {
         error(&format!("Library \"libc.so.6\"; {one}")),
         "expected one interface and its module, found other declarations"
     );
+    let method = "DefClass A { DefMethod f(IN int n) Calls \"C\" f(n); }";
+    assert!(parse_interface(method).is_ok());
+    for text in [
+        format!("{method} DefClass B {{ }}"),
+        format!("DefClass B {{ }} {method}"),
+    ] {
+        assert_eq!(
+            error(&text),
+            "expected one interface and its module, found other declarations"
+        );
+    }
     assert_eq!(
         error("Define f(\n  IN nit n) {}"),
         "2:6: `nit` is neither a mode nor a type"

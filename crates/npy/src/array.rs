@@ -157,8 +157,7 @@ impl Array {
             converted
         };
         let vector = self.shape.iter().filter(|length| **length > 1).count() < 2;
-        // The axes of an array without elements can have any lengths.
-        if vector || self.order == order || bytes.is_empty() {
+        if vector || self.order == order {
             return Ok(bytes);
         }
         Ok(transpose(&bytes, size, &self.shape, order))
@@ -299,6 +298,10 @@ fn integer(bytes: &[u8], signed: bool) -> i128 {
 /// The elements, of `size` bytes each, in the other order; `to` is the order wanted. `bytes` has as
 /// many elements as the shape.
 pub fn transpose(bytes: &[u8], size: usize, shape: &[u64], to: Order) -> Vec<u8> {
+    // The axes of an array without elements can have any lengths.
+    if bytes.is_empty() {
+        return Vec::new();
+    }
     let shape: Vec<usize> = shape.iter().map(|length| *length as usize).collect();
     let count: usize = shape.iter().product();
     // Distances in elements of the source, with the axis that varies fastest in the target last.
@@ -348,6 +351,7 @@ mod tests {
     #[test]
     fn an_array_without_elements_has_any_shape() {
         let shape = vec![1 << 40, 1 << 40, 0];
+        assert!(transpose(&[], 8, &shape, Order::RowMajor).is_empty());
         let array = Array::new(Type::Double, shape, Order::RowMajor, Vec::new()).unwrap();
         let bytes = array.into_bytes(Type::Double, Order::ColumnMajor);
         assert_eq!(bytes, Ok(Vec::new()));

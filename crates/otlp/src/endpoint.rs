@@ -29,13 +29,24 @@ pub struct Endpoint {
 )]
 pub struct EndpointError(String);
 
+impl EndpointError {
+    /// The error of an address. A user and a password in it do not get into logs.
+    fn of(address: &str) -> EndpointError {
+        let host = address.find("://").map_or(0, |at| at + 3);
+        EndpointError(match address.rfind('@') {
+            Some(at) if at >= host => format!("{}...{}", &address[..host], &address[at..]),
+            _ => address.to_owned(),
+        })
+    }
+}
+
 impl FromStr for Endpoint {
     type Err = EndpointError;
 
     /// Reads `http://HOST:PORT`. The path of traces is appended.
     fn from_str(text: &str) -> Result<Endpoint, EndpointError> {
         Endpoint::of(text.trim_end_matches('/').to_owned() + PATH)
-            .ok_or_else(|| EndpointError(text.to_owned()))
+            .ok_or_else(|| EndpointError::of(text))
     }
 }
 
@@ -91,7 +102,10 @@ impl Endpoint {
             variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"),
             variable("OTEL_EXPORTER_OTLP_ENDPOINT"),
         ) {
-            (Some(url), _) => Endpoint::of(url.clone()).ok_or(EndpointError(url))?,
+            (Some(url), _) => {
+                let endpoint = Endpoint::of(url.clone());
+                endpoint.ok_or_else(|| EndpointError::of(&url))?
+            }
             (None, Some(base)) => base.parse()?,
             (None, None) => return Ok(None),
         };
@@ -184,10 +198,13 @@ mod tests {
             "http://:4318",
             "http://a:b",
             "http://a:70000",
-            "http://user:secret@a",
         ] {
             let error = text.parse::<Endpoint>().unwrap_err().to_string();
             assert!(error.contains(&format!("`{text}`")), "{error}");
+        }
+        for text in ["http://user:secret@a", "user:secret@a"] {
+            let error = text.parse::<Endpoint>().unwrap_err().to_string();
+            assert!(error.contains("...@a`") && !error.contains("secret"));
         }
     }
 }

@@ -286,6 +286,10 @@ impl Core {
         if !self.connected || kind.subject() == Subject::Connection {
             return self.about_connection(kind, payload).map(Some);
         }
+        // Receivers ignore a failure of a request that is not open.
+        if kind != Kind::Failure && self.waiting_at(id).is_some() {
+            return Err(ProtocolError::OutOfPlace(kind));
+        }
         match kind.subject() {
             Subject::Calls => self.about_calls(header, payload),
             Subject::Streams => self.about_streams(kind, id, payload),

@@ -27,7 +27,7 @@ pub struct Reserve {
     /// Bytes per second from the server; 0 for none.
     #[n(4)]
     pub down: u64,
-    /// How many milliseconds later the reservation may begin, if the elements are not free at
+    /// Milliseconds from now until the reservation must begin, if the elements are not free at
     /// `start`.
     #[n(5)]
     pub latest: Option<u64>,

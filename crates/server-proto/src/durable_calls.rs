@@ -38,6 +38,10 @@ const WAITING: usize = 64;
 /// could not be read.
 const MOST_TRIES: u32 = 10;
 
+/// Bytes of the interface and of the message of a call together. Both are in the answer about the
+/// call, beside its record, and a client reads at most 1 MiB.
+const MOST_DESCRIBED: usize = (1 << 20) - (64 << 10);
+
 /// Whether the disk has finished everything that an ending server must wait for.
 pub(crate) fn is_settled(durable: &DurableCalls, cx: &Context) -> bool {
     !cx.disk.writes_results() && durable.unconfirmed().is_none_or(Unconfirmed::is_empty)
@@ -127,6 +131,11 @@ impl DurableCalls {
         }
         let mut call = Vec::new();
         submission.call.encode(&mut call);
+        let interface = function.interface.public_text();
+        if interface.len() + call.len() > MOST_DESCRIBED {
+            let text = "its interface, scalars and strings together exceed";
+            return Err(bad(&format!("{text} {MOST_DESCRIBED} bytes; use an array")));
+        }
         let id = JobId(cx.ids.next());
         let user = cx.clients[key].user.clone();
         let stored = |bytes| Stored { bytes, sum: 0 };
@@ -134,7 +143,7 @@ impl DurableCalls {
             number: 0,
             id,
             user: user.name().into(),
-            interface: function.interface.public_text().into(),
+            interface: interface.into(),
             repeatable: function.interface.repeatable,
             function: name.into(),
             call,

@@ -4,7 +4,7 @@
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
+use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{ClientConfig, RootCertStore, ServerConfig, version};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -177,7 +177,11 @@ impl IdentityFiles {
                         .only_check_end_entity_revocation()
                         .allow_unknown_revocation_status();
                 }
-                let verifier = verifier.build().map_err(|error| unusable(path, error))?;
+                let verifier = verifier.build().map_err(|error| {
+                    let is_list = matches!(error, VerifierBuilderError::InvalidCrl(_));
+                    let list = self.revoked.as_deref().filter(|_| is_list);
+                    unusable(list.unwrap_or(path), error)
+                })?;
                 builder.with_client_cert_verifier(verifier)
             }
         };

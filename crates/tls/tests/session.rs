@@ -343,6 +343,19 @@ fn a_revoked_certificate_is_refused_after_the_files_are_read_again() {
 }
 
 #[test]
+fn the_error_of_a_malformed_list_names_its_file() {
+    let authority = Authority::new();
+    let (certificate, key) = authority.issue("server.test");
+    let mut files = files(&certificate, &key, Some(&authority.path("ca.pem")));
+    let list = authority.path("revoked.pem");
+    let contents = "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n";
+    std::fs::write(&list, contents).unwrap();
+    files.revoked = Some(list);
+    let error = Identity::load(&files).unwrap_err().to_string();
+    assert!(error.contains("revoked.pem: "), "{error}");
+}
+
+#[test]
 fn a_list_of_another_authority_is_noticed() {
     let (ours, other) = (Authority::new(), Authority::named("other.test"));
     let (certificate, key) = ours.issue("server.test");

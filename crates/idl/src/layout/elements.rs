@@ -30,6 +30,14 @@ pub enum ElementError {
         /// Number of elements of the array.
         size: u64,
     },
+    /// The element of the caller's array is larger than any size.
+    #[error("array `{array}`: element {index} is used as a size but is more than 2^63 - 1")]
+    TooLarge {
+        /// Name of the array.
+        array: Box<str>,
+        /// The index.
+        index: i64,
+    },
     /// The caller stated a value that differs from the array.
     #[error("array `{array}`: element {index} is {actual}, but the caller stated {stated}")]
     Differs {
@@ -124,14 +132,17 @@ impl Interface {
         let start = usize::try_from(index)
             .ok()
             .and_then(|index| index.checked_mul(size));
-        start
+        let found = start
             .and_then(|start| bytes.get(start..)?.get(..size))
-            .and_then(|bytes| read_integer(element, bytes))
             .ok_or_else(|| ElementError::OutOfBounds {
                 array: self.name_of(param),
                 index,
                 size: (bytes.len() / size) as u64,
-            })
+            })?;
+        read_integer(element, found).ok_or_else(|| ElementError::TooLarge {
+            array: self.name_of(param),
+            index,
+        })
     }
 
     /// Compares the elements of the layout with the arrays in the call buffer. The arrays must

@@ -322,6 +322,20 @@ fn elements_are_stated_and_verified() {
     );
 }
 
+#[test]
+fn an_element_that_is_no_size_is_named() {
+    let sizes = array("ptr", Mode::In, Type::UnsignedLong, vec![dim(Op::Const(1))]);
+    let mut interface = interface(vec![sizes]);
+    interface.element_refs.push(ElementRef {
+        param: 0,
+        index: Expr::constant(0),
+    });
+    let bytes = u64::MAX.to_ne_bytes();
+    let error = interface.element_values(&[None], |_| &bytes[..]);
+    let text = "array `ptr`: element 0 is used as a size but is more than 2^63 - 1";
+    assert_eq!(error.unwrap_err().to_string(), text);
+}
+
 /// The array of a count may have no elements at all.
 #[test]
 fn an_integer_has_as_many_bytes_as_its_type() {

@@ -187,13 +187,19 @@ impl Core {
         }
     }
 
+    /// The place of a request among those that wait to be opened.
+    pub(super) fn waiting_at(&self, call: CallId) -> Option<usize> {
+        // They wait in the order of their numbers.
+        self.waiting
+            .binary_search_by_key(&call, |opening| opening.call)
+            .ok()
+    }
+
     /// Forgets a request that was given up before it was opened. Returns `false` if it is open.
     fn forget_unopened(&mut self, call: CallId) -> bool {
-        // They wait in the order of their numbers.
-        let place = self
-            .waiting
-            .binary_search_by_key(&call, |opening| opening.call);
-        let Ok(place) = place else { return false };
+        let Some(place) = self.waiting_at(call) else {
+            return false;
+        };
         self.waiting.remove(place);
         self.requests.remove(&call);
         true
@@ -256,8 +262,12 @@ impl Core {
         }
     }
 
-    /// Closes a failed request. The unsent part of its data stream is withdrawn.
+    /// Closes a failed request. The unsent part of its data stream is withdrawn. The server cannot
+    /// know a request that waits to be opened.
     fn failed(&mut self, id: CallId) -> bool {
+        if self.waiting_at(id).is_some() {
+            return false;
+        }
         let known = self.requests.remove(&id).is_some();
         if self.sender.drop_stream(id) {
             append_control(&mut self.sender.control, Kind::Cancel, id, |_| ());

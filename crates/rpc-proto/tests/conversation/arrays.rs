@@ -3,8 +3,8 @@
 
 use super::{down, frames, up};
 use farcall_rpc_proto::{
-    CREDIT, Call, CallId, Failure, FailureKind, HANDLES, HandleId, Hello, Kind, Limits, Transmit,
-    client, server,
+    ArrayForm, CREDIT, Call, CallId, Failure, FailureKind, HANDLES, HandleId, HandleRecord, Hello,
+    Kind, Limits, ProtocolError, Transmit, client, server,
 };
 
 /// Both ends of a connection with stored arrays. The server lets four requests be open at once, of
@@ -83,6 +83,41 @@ fn requests_for_arrays_wait_if_the_server_allows_no_more() {
     server.fail(asked[0], &gone);
     assert_eq!(down(&mut server, &mut client).unwrap().len(), 1);
     assert_eq!(opened(&mut client, &mut server), asked[5..]);
+}
+
+#[test]
+fn a_request_that_waits_to_be_opened_has_no_answer_yet() {
+    let array = HandleId([7; 16]);
+    let (mut client, mut server) = with_arrays();
+    for id in 1..=4 {
+        assert_eq!(client.get(array, 8), Ok(id));
+    }
+    assert_eq!(client.drop_handle(array), Ok(5));
+    assert_eq!(opened(&mut client, &mut server), [1, 2, 3, 4]);
+    let failure = Failure::new(FailureKind::NotFound, "gone");
+    server.fail(5, &failure);
+    assert_eq!(down(&mut server, &mut client), Ok(vec![]));
+    server.fail(1, &failure);
+    assert_eq!(down(&mut server, &mut client).unwrap().len(), 1);
+    assert_eq!(opened(&mut client, &mut server), [5]);
+
+    assert_eq!(client.drop_handle(array), Ok(6));
+    let record = HandleRecord {
+        id: array,
+        number: 1,
+        form: ArrayForm {
+            element: "double".into(),
+            shape: vec![1],
+            column_major: false,
+        },
+        stays: false,
+        used: 0,
+        on_disk: false,
+        undefined: None,
+    };
+    server.handle(6, &record);
+    let early = down(&mut server, &mut client);
+    assert_eq!(early, Err(ProtocolError::OutOfPlace(Kind::Handle)));
 }
 
 #[test]

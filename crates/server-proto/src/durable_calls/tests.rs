@@ -17,6 +17,7 @@ use farcall_rpc_proto::{Hello, JOBS, Limits, SubmitRequest, Transmit};
 const IDL: &str = "Module m; Library \"libc.so.6\";
     Define look(IN int n) Repeatable \"yes\" Calls \"C\" usleep(n);
     Define once(IN int n) Calls \"C\" usleep(n);
+    Define tell(IN string text) Calls \"C\" puts(text);
     Define send(IN int n, IN double a[n]) Repeatable \"yes\" Calls \"C\" bzero(a, n);
     Define fill(IN int n, OUT double a[n]) Repeatable \"yes\" Calls \"C\" bzero(a, n);";
 
@@ -397,6 +398,26 @@ impl Pair {
         let key = self.server.engine().cx.calls.iter().next().unwrap().0;
         (id, key)
     }
+}
+
+/// The answer about it would be longer than a message, and end the connection of each client that
+/// asks.
+#[test]
+fn a_call_whose_description_would_be_too_long_is_refused() {
+    let mut pair = Pair::new();
+    let (function, _) = pair.server.engine().cx.functions.describe("tell").unwrap();
+    let text = Scalar::Text("x".repeat(MOST_DESCRIBED));
+    let call = call_of(function, vec![Some(text)]);
+    pair.client
+        .submit(&SubmitRequest { call, keep: None })
+        .unwrap();
+    pair.send();
+    let heard = pair.heard();
+    let Ok(client::Event::Failed(_, failure)) = &heard[0] else {
+        panic!("{heard:?}");
+    };
+    assert_eq!(failure.kind, FailureKind::BadArgument);
+    assert!(failure.message.contains("use an array"), "{failure}");
 }
 
 fn is_submitted(told: &Result<client::Event, String>, id: JobId) -> bool {
