@@ -131,6 +131,9 @@ pub(crate) struct Peer {
     pub(crate) gaps: VecDeque<(usize, Gap)>,
     /// Whether a heartbeat is due at once, on one link or on all.
     pub(crate) urgent: Urgency,
+    /// When it was last heard on any link; at first, when it became known.
+    pub(crate) heard: Nanos,
+    /// Until when heartbeats are fast, because of traffic in either direction.
     pub(crate) active_until: Nanos,
     /// The peer's clock when it began to send fast heartbeats.
     pub(crate) fast_since: Nanos,
@@ -178,6 +181,7 @@ impl Peer {
             turns: Turns::equal(),
             gaps: VecDeque::new(),
             urgent: Urgency::EveryLink,
+            heard: 0,
             active_until: 0,
             fast_since: 0,
             next_fast: 0,

@@ -94,6 +94,7 @@ impl Trunk {
             return;
         };
         path.monitor.heard = now;
+        peer.heard = now;
         if !shim.resent && !peer.resequencer.is_doubtful(number) {
             path.receiver.passed = path.receiver.passed.max(number + 1);
         }
@@ -349,6 +350,7 @@ impl Trunk {
         let peer = self.peers[index].as_mut()?;
         peer.measure_round_trip(now, heartbeat);
         peer.echo[link] = (heartbeat.stamp, now);
+        peer.heard = now;
         let interval = Nanos::from(heartbeat.interval) * MILLISECOND;
         let was_slow = peer.paths().all(|(_, path)| path.monitor.interval >= SLOW);
         if was_slow && interval < SLOW {

@@ -7,7 +7,6 @@
 use super::{PEER_LOST, Trunk};
 use crate::control::{Sender, Traits};
 use crate::event::ConflictKind;
-use crate::monitor::SLOW;
 use crate::peer::{Path, Peer, RESCUE, Urgency};
 use crate::{Event, Mac, Nanos, Reason, extend};
 use alloc::vec::Vec;
@@ -67,6 +66,7 @@ impl Trunk {
             limits.held_frames,
         );
         peer.touch(now);
+        peer.heard = now;
         let free = self.peers.iter().position(Option::is_none);
         let index = free.unwrap_or_else(|| {
             self.peers.push(None);
@@ -220,6 +220,7 @@ impl Trunk {
         peer.restart(session);
         peer.established = true;
         peer.touch(now);
+        peer.heard = now;
         self.ask(index, Urgency::EveryLink);
         self.regrant = true;
         // Two nodes with one address take turns hundreds of times a second.
@@ -327,12 +328,7 @@ impl Trunk {
         let Some(peer) = &mut self.peers[index] else {
             return;
         };
-        let heard = peer
-            .paths()
-            .map(|(_, path)| path.monitor.heard)
-            .max()
-            .unwrap_or(0);
-        if now.saturating_sub(heard.max(peer.active_until.saturating_sub(SLOW))) > PEER_LOST {
+        if now.saturating_sub(peer.heard) > PEER_LOST {
             self.remove_peer(index, false);
             return;
         }

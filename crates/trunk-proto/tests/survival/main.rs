@@ -536,3 +536,41 @@ fn a_link_with_another_address_is_used_again() {
     assert!(trunk.handle_link(1, config).is_err());
     assert_eq!(trunk.mtu(), 1400 - 28);
 }
+
+/// What this node sends to a peer is no sign of the peer's life.
+#[test]
+fn a_peer_that_is_silent_is_gone_although_frames_for_it_come() {
+    let mut network = settled(2, Policy::MaxMin, TOPOLOGIES[1].1);
+    network.sparse_stream(0, 1, 100 * MILLISECOND);
+    network.run(SECOND);
+    network.unplug(1);
+    network.run(4 * SECOND);
+    assert_eq!(network.hosts[0].trunk.status().peers.len(), 1);
+    network.run(2 * SECOND);
+    assert!(network.hosts[0].trunk.status().peers.is_empty());
+    let lost = |event: &Event| matches!(event, Event::PeerLost { goodbye: false, .. });
+    let mut events = network.hosts[0].events.iter();
+    assert!(events.any(|(_, event)| lost(event)));
+}
+
+#[test]
+fn the_only_link_is_used_again_with_another_address_although_frames_for_it_come() {
+    let mut network = settled(3, Policy::MaxMin, TOPOLOGIES[0].1);
+    network.sparse_stream(0, 1, 100 * MILLISECOND);
+    network.run(SECOND);
+    let address = Mac([2, 9, 9, 9, 9, 9]);
+    let config = LinkConfig {
+        name: "again".to_owned(),
+        address,
+        rate: network::FAST_ETHERNET,
+        mtu: 1500,
+    };
+    let host = &mut network.hosts[1];
+    host.ports[0].address = address;
+    host.trunk.handle_link(0, config).unwrap();
+    network.run(10 * SECOND);
+    network.reset_counts();
+    network.run(SECOND);
+    let received = network.hosts[1].received[0];
+    assert!(received >= 9, "{received} frames of 10");
+}
