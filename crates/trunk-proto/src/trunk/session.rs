@@ -101,21 +101,21 @@ impl Trunk {
                 path.traits = traits;
                 return false;
             }
-            if !path.monitor.is_up() || Path::distance(link, path.peer_link) > distance {
-                self.remove_path(index, link);
-            } else {
+            if path.monitor.is_up() && Path::distance(link, path.peer_link) <= distance {
                 return false;
             }
         }
-        let Some(peer) = &mut self.peers[index] else {
+        let taken = peer
+            .paths()
+            .find(|(other, path)| *other != link && path.peer_link == peer_link)
+            .map(|(other, _)| other);
+        if taken.is_some_and(|other| Path::distance(other, peer_link) <= distance) {
             return false;
-        };
-        let taken = peer.paths().find(|(_, path)| path.peer_link == peer_link);
-        if let Some((other, _)) = taken {
-            if Path::distance(other, peer_link) <= distance {
-                return false;
-            }
-            self.remove_path(index, other);
+        }
+        // A path is given up only for one that takes its place.
+        let before = peer.paths[link].is_some().then_some(link);
+        for given_up in before.into_iter().chain(taken) {
+            self.remove_path(index, given_up);
         }
         let Some(peer) = &mut self.peers[index] else {
             return false;
@@ -349,5 +349,58 @@ impl Trunk {
         for link in silent {
             self.take_out(now, index, link, Reason::Silent);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, Limits, LinkConfig, Policy, SECOND};
+    use alloc::string::String;
+
+    fn trunk() -> Trunk {
+        let link = |number| LinkConfig {
+            name: String::from("link"),
+            address: Mac([2, 0, 0, 0, 1, number]),
+            rate: 1e7,
+            mtu: 1500,
+        };
+        let config = Config {
+            node: Mac([2, 0, 0, 0, 1, 0xff]),
+            links: [link(0), link(1)].into(),
+            policy: Policy::MaxMin,
+            repair: true,
+            order: true,
+            counts_only: false,
+            span: SECOND,
+            key: None,
+            session: 1,
+            seed: [0; 32],
+            limits: Limits::default(),
+        };
+        Trunk::new(config, 0).unwrap()
+    }
+
+    /// If two switches are connected, a node hears each hello on both of its links.
+    #[test]
+    fn a_path_that_is_not_up_gives_way_only_to_another_one() {
+        let mut trunk = trunk();
+        for _ in 0..2 {
+            for (link, peer_link) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+                let sender = Sender {
+                    node: Mac([2, 0, 0, 0, 2, 0xff]),
+                    session: 7,
+                    link: peer_link,
+                    ..Sender::default()
+                };
+                let source = Mac([2, 0, 0, 0, 2, peer_link]);
+                trunk.hear_hello(0, link, source, &sender, Traits::default());
+            }
+        }
+        let peer = trunk.peers[0].as_ref().unwrap();
+        let paths = peer.paths().map(|(link, path)| (link, path.peer_link));
+        assert_eq!(paths.collect::<Vec<_>>(), [(0, 0), (1, 1)]);
+        let known: Vec<_> = trunk.by_address.keys().map(|(link, _)| *link).collect();
+        assert_eq!(known, [0, 1]);
     }
 }
