@@ -12,6 +12,14 @@ const TARGET: Nanos = 4 * MILLISECOND;
 const INTERVAL: Nanos = 30 * MILLISECOND;
 /// A queue of at most this many bytes is never too long: two full segments.
 const SHORT: usize = 3028;
+/// The fewest bytes that a frame counts for: the shortest payload of Ethernet (IEEE 802.3). It
+/// bounds the number of frames that have no body, or hardly any.
+const SHORTEST: usize = 46;
+
+/// Bytes that a frame takes in the queue.
+fn cost(frame: &Packed) -> usize {
+    frame.body.len().max(SHORTEST)
+}
 
 #[derive(Debug)]
 struct Waiting {
@@ -60,7 +68,7 @@ impl Queue {
 
     /// Appends the frame, or drops it if the queue is full.
     pub(crate) fn push(&mut self, now: Nanos, frame: Packed) {
-        let bytes = frame.body.len();
+        let bytes = cost(&frame);
         if self.bytes + bytes > self.limit {
             self.dropped += 1;
             return;
@@ -121,7 +129,7 @@ impl Queue {
             self.dropping = false;
             return None;
         };
-        self.bytes -= frame.body.len();
+        self.bytes -= cost(&frame);
         if now.saturating_sub(since) < TARGET || self.bytes <= SHORT {
             self.above_until = None;
             return Some((frame, false));
@@ -214,6 +222,15 @@ mod tests {
         (0..100).for_each(|_| queue.push(0, frame(0, &[0; 1500])));
         assert_eq!((0..100).filter_map(|i| queue.pop(i * 120_000)).count(), 100);
         assert!(queue.pop(0).is_none());
+    }
+
+    #[test]
+    fn frames_without_a_body_are_bounded() {
+        let mut queue = Queue::new(10 * SHORTEST);
+        (0..100).for_each(|_| queue.push(0, frame(0, &[])));
+        assert_eq!((queue.bytes(), queue.dropped), (10 * SHORTEST, 90));
+        assert_eq!((0..100).filter_map(|_| queue.pop(0)).count(), 10);
+        assert_eq!(queue.bytes(), 0);
     }
 
     #[test]
