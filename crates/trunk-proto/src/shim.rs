@@ -1,5 +1,5 @@
 //! The header of every frame: 12 bytes after the Ethernet header, all numbers big-endian. The
-//! messages after it are in `message`, and `trunk` extends the numbers to 64 bits.
+//! messages after it are in `control`, and `trunk` extends the numbers to 64 bits.
 //!
 //! ```text
 //! byte 0     version (2 bits, 1) | kind (2) | address mode (2) | waits for grants (1) | resent (1)
