@@ -154,7 +154,7 @@ impl Pattern {
                 if product != Some(u64::from(ranks)) {
                     let product = product.map_or("over 2^64".to_owned(), |n| n.to_string());
                     return Err(format!(
-                        "the grid has {product} ranks, but the platform has {ranks}"
+                        "the grid has {product} ranks, but the pattern is for {ranks}"
                     ));
                 }
             }

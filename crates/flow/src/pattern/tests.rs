@@ -189,7 +189,7 @@ fn errors_of_patterns_list_the_alternatives() {
         ("alltoall", 4, "all-to-all:pairwise"),
         ("all-to-all:pairwise", 6, "power of two"),
         ("all-to-all:simple-spread-2d", 6, "square"),
-        ("exchange:3x3", 8, "the grid has 9 ranks"),
+        ("exchange:3x3", 8, "has 9 ranks, but the pattern is for 8"),
         ("exchange:0x3", 8, "exchange:16x16"),
         ("goal:x.goal", 8, "is a file"),
         ("allreduce:hierarchical:3", 8, "do not divide"),
