@@ -153,6 +153,9 @@ pub struct Iterated {
 
 /// Relative free bandwidth below which a link counts as full.
 const FULL: f64 = 1e-12;
+/// A relative change of a rate up to this is none. The load of a link with many flows is rounded so
+/// often that the link may never count as full.
+const ROUNDED: f64 = 1e-9;
 
 impl Iterated {
     /// A solver without flows, over links of the given bandwidths (bytes/s). `threshold` is the
@@ -242,7 +245,7 @@ impl Iterated {
         if self.threshold.is_finite() {
             self.unlimited.clear();
             self.unlimited.extend(self.paths.active());
-            while self.raise() > self.threshold {}
+            while self.raise() > self.threshold.max(ROUNDED) {}
         }
         self.changed.clear();
         for slot in self.paths.active() {
@@ -313,6 +316,16 @@ mod tests {
         assert_eq!(iterated.rate(0), 1.0 / 3.0);
         assert!((iterated.rate(1) - 2.0 / 3.0).abs() < 1e-12);
         assert_eq!(iterated.rounds(), 2);
+    }
+
+    /// The sum of the rates is 1.9e-12 less than the bandwidth, and what is missing is too little
+    /// to change it.
+    #[test]
+    fn many_flows_on_a_link_end_the_rounds_without_a_threshold() {
+        let mut iterated = Iterated::new([1.0].into_iter(), 1, 0.0);
+        (0..100_000).for_each(|slot| iterated.add(slot, &[0]));
+        assert_eq!(iterated.solve().len(), 100_000);
+        assert!((iterated.rate(7) - 1e-5).abs() < 1e-13);
     }
 
     #[test]
