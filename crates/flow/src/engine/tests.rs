@@ -63,6 +63,20 @@ fn fat_tree_regular_ends_after_one_message_time_per_peer() {
 }
 
 #[test]
+fn messages_without_bytes_need_no_memory_each() {
+    let platform = Platform::parse("torus:16x16").unwrap();
+    let pattern = Pattern::parse("all-to-all:simple-spread", 256, 0.0).unwrap();
+    let workload = Workload::Pattern(pattern);
+    let config = Config::default();
+    let placement = Placement::regular();
+    let mut simulation = Simulation::new(&platform, workload, placement, config).unwrap();
+    let summary = simulation.run().unwrap();
+    assert_eq!((summary.makespan, summary.messages), (0.0, 256 * 255));
+    let actions = simulation.actions.capacity();
+    assert!(actions < 8192, "{actions} actions");
+}
+
+#[test]
 fn torus_16x16_has_the_known_digits() {
     let platform = "torus:16x16,bandwidth=1GB/s,ties=even";
     let run = |pattern, config| simulate(platform, pattern, 20e3, "regular", config);
