@@ -113,6 +113,8 @@ impl Engine {
         if !cx.clients.is_open(key) {
             return;
         }
+        // The ones behind it may want less memory.
+        cx.has_room |= cx.clients.is_starved(key);
         cx.clients.close(key);
         let connection = &mut cx.clients[key];
         let peer = &connection.peer.name;

@@ -122,6 +122,21 @@ fn who_waits_for_memory_of_its_own_is_in_nobodys_way() {
     assert_eq!(server.engine().cx.clients[bob.key].calls.len(), 1);
 }
 
+/// It may want less memory, and nobody gives any back meanwhile.
+#[test]
+fn who_waits_behind_a_client_that_leaves_goes_on() {
+    let (mut server, _) = server();
+    let mut bob = Client::connect(&mut server, "bob");
+    let mut anne = Client::connect(&mut server, "anne");
+    let mut carl = Client::connect(&mut server, "carl");
+    assert!(bob.call(&mut server, 30 << 20).is_some());
+    assert_eq!(anne.call(&mut server, 40 << 20), None, "bob has the memory");
+    assert_eq!(carl.call(&mut server, 1 << 20), None, "anne is first");
+    server.handle(Event::Lost(anne.key, None));
+    server.turn();
+    assert_eq!(server.engine().cx.clients[carl.key].calls.len(), 1);
+}
+
 #[test]
 fn a_client_that_has_left_counts_no_more() {
     let (mut server, _) = server_with(|limits| {
