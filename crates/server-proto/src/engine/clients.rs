@@ -276,6 +276,7 @@ impl Engine {
         cx.draining = true;
         self.durable_calls.refuse_stranded(cx);
         self.takeover.refuse_all(cx);
+        refuse_starved(cx);
     }
 
     /// While draining: releases connections without calls, and ends when all have left.
@@ -297,6 +298,29 @@ impl Engine {
         }
         if self.cx.calls.is_empty() && self.cx.clients.all_have_gone() {
             self.stop();
+        }
+    }
+}
+
+/// Refuses the requests that wait for memory, because the server itself ends. Its successor may
+/// have memory for them at once.
+fn refuse_starved(cx: &mut Context) {
+    let Some(failure) = cx.is_ending() else {
+        return;
+    };
+    for starved in cx.clients.take_starved() {
+        let key = starved.connection;
+        if !cx.clients.is_open(key) {
+            continue;
+        }
+        let connection = &mut cx.clients[key];
+        let waiting = connection.waiting.take();
+        let held = std::mem::take(&mut connection.held);
+        if waiting.is_some() {
+            cx.out.push(Action::Resume(key));
+        }
+        for refused in waiting.into_iter().chain(held) {
+            cx.refuse(key, refused.id, &failure);
         }
     }
 }

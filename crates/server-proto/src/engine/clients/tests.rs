@@ -137,6 +137,25 @@ fn who_waits_behind_a_client_that_leaves_goes_on() {
     assert_eq!(server.engine().cx.clients[carl.key].calls.len(), 1);
 }
 
+/// It would be refused when there is memory, and its successor may have some now.
+#[test]
+fn a_request_that_waits_for_memory_does_not_wait_for_a_server_that_drains() {
+    let (mut server, _) = server();
+    let mut bob = Client::connect(&mut server, "bob");
+    let mut anne = Client::connect(&mut server, "anne");
+    assert!(bob.call(&mut server, 30 << 20).is_some());
+    assert_eq!(anne.call(&mut server, 40 << 20), None, "bob has the memory");
+    server.handle(Event::Drain);
+    assert!(server.clients().takes_input(anne.key));
+    let said = answers(&mut server, anne.key);
+    let (_, event) = anne.proto.handle_input(&said).unwrap();
+    let Some(client::Event::Failed(1, failure)) = &event else {
+        panic!("{event:?}");
+    };
+    assert_eq!(failure.kind, FailureKind::Draining);
+    assert_eq!(server.engine().cx.calls.len(), 1, "bob's call goes on");
+}
+
 #[test]
 fn a_client_that_has_left_counts_no_more() {
     let (mut server, _) = server_with(|limits| {
