@@ -487,6 +487,8 @@ impl DurableCalls {
                 cx.out.push(Action::RemoveFile(id, Content::Result));
             }
             durable.leave_backlog(id);
+            // The calls behind it may need less memory.
+            cx.has_room |= durable.lacks.is_some();
         }
         if let Stage::Memory(call) = stage
             && state.is_over()

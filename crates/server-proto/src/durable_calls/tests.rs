@@ -21,6 +21,8 @@ const IDL: &str = "Module m; Library \"libc.so.6\";
     Define send(IN int n, IN double a[n]) Repeatable \"yes\" Calls \"C\" bzero(a, n);
     Define fill(IN int n, OUT double a[n]) Repeatable \"yes\" Calls \"C\" bzero(a, n);";
 
+const MIB: u64 = 1 << 20;
+
 const NOW: Now = Now {
     nanos: 1_000_000_000,
     unix_ms: 0,
@@ -260,7 +262,6 @@ fn arguments_that_cannot_be_read_now_are_read_again() {
 /// The calls of the second user must not wait until the first call of the first user has ended.
 #[test]
 fn a_users_large_calls_are_in_nobodys_way() {
-    const MIB: u64 = 1 << 20;
     let document = parse_document(IDL).document;
     let mut settings = Settings::simple(true);
     settings.limits.memory = 64 * MIB;
@@ -291,6 +292,61 @@ fn a_users_large_calls_are_in_nobodys_way() {
     let is_loaded = stages.map(|stage| matches!(stage, Stage::Memory(_)));
     let is_loaded: Vec<bool> = is_loaded.collect();
     assert_eq!(is_loaded, [true, false, true, true, true]);
+}
+
+/// A server with 64 MiB for calls, of which carl has 32, and with durable calls of anne and bob.
+/// That of anne waits for memory, and that of bob waits behind it.
+fn crowded() -> Engine {
+    let document = parse_document(IDL).document;
+    let mut settings = Settings::simple(true);
+    settings.limits.memory = 64 * MIB;
+    let mut engine = Engine::new(settings, [&document], Vec::new(), NOW);
+    let cx = &mut engine.cx;
+    let carl = User::named("carl");
+    cx.memory.take(32 * MIB, &carl, &mut cx.out).unwrap();
+    let (function, described) = engine.cx.functions.describe("fill").unwrap();
+    let interface = described.text().to_string();
+    let name = described.interface.qualified_name().into_owned();
+    let record = |number, id, user: &str, bytes: u64| {
+        let call = call_of(function, vec![Some(Scalar::Int(bytes as i64 / 8)), None]);
+        let mut record = queued(id, user, &name, &interface);
+        record.number = number;
+        call.encode(&mut record.call);
+        record
+    };
+    let records = vec![
+        record(1, ID, "anne", 40 * MIB),
+        record(2, BEHIND, "bob", 8000),
+    ];
+    engine.handle(Event::DurableOpened(records, 0));
+    engine.turn();
+    engine.turn();
+    assert!(engine.durable_calls.await_memory());
+    assert!(!is_in_memory(&mut engine, BEHIND));
+    engine
+}
+
+const BEHIND: JobId = JobId([8; 16]);
+
+fn is_in_memory(engine: &mut Engine, id: JobId) -> bool {
+    let durable = engine.durable_calls.durable().unwrap();
+    matches!(durable.get(id).unwrap().stage, Stage::Memory(_))
+}
+
+#[test]
+fn a_call_behind_one_that_is_cancelled_goes_on() {
+    let mut engine = crowded();
+    let cancelled = Changed {
+        change: Change::Cancel,
+        state: DurableState::Cancelled,
+        at: 0,
+        served: 0,
+        applied: true,
+        outcome: Outcome::default(),
+    };
+    engine.handle(Event::Changed(ID, Some(cancelled)));
+    engine.turn();
+    assert!(is_in_memory(&mut engine, BEHIND));
 }
 
 /// A server with a client.
