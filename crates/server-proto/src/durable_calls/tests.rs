@@ -349,6 +349,16 @@ fn a_call_behind_one_that_is_cancelled_goes_on() {
     assert!(is_in_memory(&mut engine, BEHIND));
 }
 
+/// Clients that are slow would be ended for it.
+#[test]
+fn a_call_that_a_draining_server_does_not_begin_waits_for_nobodys_memory() {
+    let mut engine = crowded();
+    engine.handle(Event::Drain);
+    assert!(!engine.durable_calls.await_memory());
+    engine.turn();
+    assert!(!engine.durable_calls.await_memory());
+}
+
 /// A server with a client.
 struct Pair {
     server: Server,
