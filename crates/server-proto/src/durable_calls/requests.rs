@@ -65,6 +65,7 @@ impl DurableCalls {
             }
         };
         cx.memory.give_back(memory);
+        cx.has_room = true;
         cx.refuse(connection, request, &failure);
     }
 

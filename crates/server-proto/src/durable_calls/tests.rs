@@ -490,6 +490,34 @@ fn is_submitted(told: &Result<client::Event, String>, id: JobId) -> bool {
     matches!(told, Ok(client::Event::Answered(_, Answer::Submitted(told))) if *told == id)
 }
 
+/// Others may wait for the memory that it had.
+#[test]
+fn results_that_cannot_be_read_leave_their_memory_to_others() {
+    let mut pair = Pair::new();
+    pair.server.engine_mut().cx.memory = Memory::new(64 * MIB);
+    let mut record = queued(ID, "anne", "m/fill", "");
+    (record.number, record.state) = (1, DurableState::Done);
+    record.result.bytes = MIB;
+    pair.server.handle(Event::DurableOpened(vec![record], 0));
+    pair.client.fetch(ID, MIB).unwrap();
+    pair.send();
+    pair.server.turn();
+    assert!(!pair.server.has_work());
+    let mut actions = std::iter::from_fn(|| pair.server.poll_action());
+    let ticket = actions.find_map(|action| match action {
+        Action::ReadFile { ticket, .. } => Some(ticket),
+        _ => None,
+    });
+    let error = DiskError {
+        is_full: false,
+        is_damage: false,
+        text: "Input/output error".into(),
+    };
+    let read = Event::Fetched(ticket.expect("it is read"), Err(error));
+    pair.server.handle(read);
+    assert!(pair.server.has_work());
+}
+
 #[test]
 fn a_server_that_stops_tells_first_what_became_of_a_submission() {
     let full = Failure::new(FailureKind::StorageFault, "no room");
