@@ -148,6 +148,14 @@ impl Context {
         self.steps.push_back(step);
     }
 
+    /// Asks for room for calls and results on the disk: once for all that wait.
+    pub(crate) fn seek_room(&mut self) {
+        let mut steps = self.steps.iter();
+        if !steps.any(|step| matches!(step, Step::SeekRoom)) {
+            self.step(Step::SeekRoom);
+        }
+    }
+
     /// Fails a call that no worker has.
     pub(crate) fn fail(&mut self, call: CallKey, kind: FailureKind, cause: &str) {
         self.step(Step::Fail(call, kind, cause.to_string()));

@@ -247,7 +247,7 @@ impl DurableCalls {
             }
             Err(NoMemory::Wait) => {
                 durable.starve(fetch);
-                cx.step(Step::SeekRoom);
+                cx.seek_room();
             }
             Err(refusal) => {
                 let failure = cx.no_room(stored.bytes, refusal);

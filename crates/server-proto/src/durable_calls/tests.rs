@@ -490,6 +490,13 @@ fn is_submitted(told: &Result<client::Event, String>, id: JobId) -> bool {
     matches!(told, Ok(client::Event::Answered(_, Answer::Submitted(told))) if *told == id)
 }
 
+#[test]
+fn room_is_sought_once_for_all_results_that_wait() {
+    let mut engine = server();
+    (0..3).for_each(|_| engine.cx.seek_room());
+    assert_eq!(engine.cx.steps.len(), 1);
+}
+
 /// Others may wait for the memory that it had.
 #[test]
 fn results_that_cannot_be_read_leave_their_memory_to_others() {
