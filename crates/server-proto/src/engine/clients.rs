@@ -133,6 +133,7 @@ impl Engine {
         cx.out.push(Action::Close(key));
         self.lanes.close(key);
         self.durable_calls.stop_fetching(cx, key, None);
+        self.takeover.leave(key);
         source::forget(&mut self.data, key);
         calls.retain(|_, call| !sending.contains(call));
         for call in sending {
