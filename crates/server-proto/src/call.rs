@@ -117,7 +117,7 @@ pub(crate) enum Task {
     Call,
     /// To receive an array that will be stored.
     Put(Put, User),
-    /// To send a stored array.
+    /// To send a stored array, or the results of a durable call.
     Get,
     /// To receive a part of a stored array.
     PutPart(ArrayPart),
@@ -356,6 +356,7 @@ impl ActiveCall {
         let mut call = ActiveCall::of_one_piece(user, client, bytes);
         call.memory.buffer = Some(buffer);
         call.streams.outgoing = Pieces::whole(bytes);
+        call.task = Task::Get;
         call.begin_sending(now);
         call
     }

@@ -5,7 +5,7 @@ use super::*;
 use crate::Server;
 use crate::engine::Engine;
 use crate::event::{Accepted, Event, Finished, Identity, Now, Ready};
-use crate::keys::WorkerKey;
+use crate::keys::{MemoryKey, WorkerKey};
 use crate::memory::Memory;
 use crate::record::Entry;
 use crate::samples::{call_of, queued};
@@ -488,6 +488,18 @@ fn a_call_whose_description_would_be_too_long_is_refused() {
 
 fn is_submitted(told: &Result<client::Event, String>, id: JobId) -> bool {
     matches!(told, Ok(client::Event::Answered(_, Answer::Submitted(told))) if *told == id)
+}
+
+#[test]
+fn a_fetch_of_results_is_no_call_in_the_audit_log() {
+    let mut engine = server();
+    let cx = &mut engine.cx;
+    cx.settings.audits = true;
+    let client = (ConnectionKey::NONE, 1);
+    let fetch = ActiveCall::delivery(User::named("anne"), client, 8, MemoryKey::NONE, 1);
+    let key = cx.calls.insert(fetch);
+    cx.account(key);
+    assert!(cx.out.pop().is_none());
 }
 
 #[test]
