@@ -196,6 +196,8 @@ pub(crate) struct Run {
     pub(crate) range: Option<Interval>,
     /// Whether the record of calls has it.
     pub(crate) is_noted: bool,
+    /// Whether the audit log has it.
+    pub(crate) is_audited: bool,
     /// The span that has caused it.
     pub(crate) cause: Option<TraceContext>,
     /// Its place in its trace, if the shell wants its spans.
@@ -321,6 +323,7 @@ impl ActiveCall {
                 predicted: None,
                 range: None,
                 is_noted: false,
+                is_audited: false,
                 cause: None,
                 traced: None,
             },

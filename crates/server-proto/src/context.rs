@@ -316,15 +316,15 @@ impl Context {
         Some(function.predict(&call.layout, pes)?.seconds)
     }
 
-    /// Tells the audit log, if there is one, that a call has ended.
+    /// Tells the audit log, if there is one, that a call has ended. Its first end counts.
     pub(crate) fn audit_call(&mut self, key: CallKey, outcome: &str) {
         if !self.settings.audits {
             return;
         }
-        let Some(call) = self.calls.get(key) else {
+        let Some(call) = self.calls.get_mut(key) else {
             return;
         };
-        if !matches!(call.task, Task::Call) {
+        if !matches!(call.task, Task::Call) || std::mem::replace(&mut call.run.is_audited, true) {
             return;
         }
         let connection = call.connection.and_then(|key| self.clients.get(key));

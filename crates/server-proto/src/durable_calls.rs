@@ -351,6 +351,8 @@ impl DurableCalls {
             Ok(_) => {
                 cx.out
                     .push(Action::RemoveFile(record.id, Content::Arguments));
+                cx.audit_call(key, "given up");
+                cx.note_call(key, "given up");
                 cx.step(Step::Release(key));
             }
             Err(error) => {

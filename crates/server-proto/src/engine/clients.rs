@@ -137,7 +137,7 @@ impl Engine {
         source::forget(&mut self.data, key);
         calls.retain(|_, call| !sending.contains(call));
         for call in sending {
-            self.release(call);
+            self.abandon(call);
         }
         for (_, call) in calls {
             self.abandon(call);
@@ -225,7 +225,9 @@ impl Engine {
             let open = open.filter(|(_, call)| !goes_on(call));
             let (open, calls): (Vec<_>, Vec<_>) = open.map(|(id, call)| (*id, *call)).unzip();
             for call in calls {
-                cx.note_call(call, FailureKind::ServerStopping.name());
+                let outcome = FailureKind::ServerStopping.name();
+                cx.audit_call(call, outcome);
+                cx.note_call(call, outcome);
                 // Whatever becomes of it, its client has this answer.
                 cx.calls[call].connection = None;
             }

@@ -211,6 +211,53 @@ fn results_that_nobody_wants_and_reads_do_not_hold_memory_for_ever() {
     }
 }
 
+#[test]
+fn each_call_has_one_line_in_the_audit_log() {
+    for (end, outcome) in [
+        ("read", "done"),
+        ("cancelled", "done"),
+        ("lost", "given up"),
+    ] {
+        let (mut server, worker) = server();
+        server.engine_mut().cx.settings.audits = true;
+        let mut anne = Client::connect(&mut server, "anne");
+        let call = anne.call(&mut server, 8000).unwrap();
+        finish(&mut server, worker, call);
+        match end {
+            // The client may have read its results, but for the last bytes.
+            "lost" => server.handle(Event::Lost(anne.key, None)),
+            "cancelled" => {
+                anne.cancel(&mut server);
+                server.flushed(anne.key);
+            }
+            _ => server.flushed(anne.key),
+        }
+        assert_eq!(audited(&mut server), [outcome], "{end}");
+    }
+}
+
+#[test]
+fn a_call_that_a_stopping_server_fails_is_in_the_audit_log() {
+    let (mut server, worker) = server();
+    server.engine_mut().cx.settings.audits = true;
+    let mut anne = Client::connect(&mut server, "anne");
+    let call = anne.call(&mut server, 8000).unwrap();
+    server.handle(Event::Stop);
+    finish(&mut server, worker, call);
+    let outcome = FailureKind::ServerStopping.name();
+    assert_eq!(audited(&mut server), [outcome]);
+}
+
+/// The outcomes in the audit log.
+fn audited(server: &mut Server) -> Vec<String> {
+    let actions = std::iter::from_fn(|| server.poll_action());
+    let lines = actions.filter_map(|action| match action {
+        Action::Audit(audit) => Some(audit.outcome),
+        _ => None,
+    });
+    lines.collect()
+}
+
 /// The client's other calls go on, and it may ask again.
 #[test]
 fn memory_that_the_system_refuses_is_refused_and_ends_no_connection() {
