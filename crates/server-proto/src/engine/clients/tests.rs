@@ -248,6 +248,17 @@ fn a_call_that_a_stopping_server_fails_is_in_the_audit_log() {
     assert_eq!(audited(&mut server), [outcome]);
 }
 
+/// They are not in the record of calls.
+#[test]
+fn a_call_for_which_there_is_never_memory_is_in_the_audit_log() {
+    let (mut server, _) = server();
+    server.engine_mut().cx.settings.audits = true;
+    let mut anne = Client::connect(&mut server, "anne");
+    assert_eq!(anne.call(&mut server, 65 << 20), None, "too large");
+    assert_eq!(audited(&mut server), ["refused"]);
+    assert_eq!(server.engine().cx.totals.refused, 1);
+}
+
 /// The outcomes in the audit log.
 fn audited(server: &mut Server) -> Vec<String> {
     let actions = std::iter::from_fn(|| server.poll_action());
