@@ -440,11 +440,16 @@ impl DurableCalls {
             }
         };
         let made = cx.calls[key].run.made.take();
-        cx.account(key);
-        cx.step(Step::Release(key));
         if is_over(self.durable.as_ref(), id) {
+            let (function, outcome) = (cx.calls[key].function, FailureKind::Cancelled.name());
+            cx.totals.count_failure(function, &mut cx.functions);
+            cx.audit_call(key, outcome);
+            cx.note_call(key, outcome);
+            cx.step(Step::Release(key));
             return cx.out.push(Action::RemoveFile(id, Content::Result));
         }
+        cx.account(key);
+        cx.step(Step::Release(key));
         let outcome = Outcome {
             result: Some(stored),
             exec: Some(exec),

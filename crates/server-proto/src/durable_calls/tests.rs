@@ -490,6 +490,52 @@ fn is_submitted(told: &Result<client::Event, String>, id: JobId) -> bool {
     matches!(told, Ok(client::Event::Answered(_, Answer::Submitted(told))) if *told == id)
 }
 
+/// As its user was told.
+#[test]
+fn a_call_that_is_cancelled_while_its_results_are_written_counts_as_failed() {
+    let mut engine = server();
+    engine.cx.memory = Memory::new(64 * MIB);
+    let (number, function) = engine.cx.functions.describe("fill").unwrap();
+    let mut record = queued(ID, "anne", "m/fill", function.text());
+    (record.number, record.result.bytes) = (1, 8000);
+    let call = call_of(number, vec![Some(Scalar::Int(1000)), None]);
+    call.encode(&mut record.call);
+    engine.handle(Event::DurableOpened(vec![record], 0));
+    engine.turn();
+    let (key, _) = engine.cx.calls.iter().next().expect("it is in memory");
+    let changed = |change, state| Changed {
+        change,
+        state,
+        at: 0,
+        served: 0,
+        applied: true,
+        outcome: Outcome::default(),
+    };
+    let running = changed(Change::Start, DurableState::Running);
+    engine.handle(Event::Changed(ID, Some(running)));
+    let finished = Finished {
+        exec_nanos: 1000,
+        failure: None,
+    };
+    let worker = worker_of(&engine, key);
+    engine.handle(Event::Finished(worker, key, finished));
+    let cancelled = changed(Change::Cancel, DurableState::Cancelled);
+    engine.handle(Event::Changed(ID, Some(cancelled)));
+    let mut actions = std::iter::from_fn(|| engine.cx.out.pop());
+    let ticket = actions.find_map(|action| match action {
+        Action::WriteFile { ticket, .. } => Some(ticket),
+        _ => None,
+    });
+    let stored = Stored {
+        bytes: 8000,
+        sum: 0,
+    };
+    engine.handle(Event::Written(ticket.expect("it is written"), Ok(stored)));
+    assert!(engine.cx.calls.is_empty());
+    let counts = engine.cx.functions.counts_mut(number).unwrap();
+    assert_eq!((counts.done, counts.failed), (0, 1));
+}
+
 #[test]
 fn a_fetch_of_results_is_no_call_in_the_audit_log() {
     let mut engine = server();
