@@ -172,6 +172,22 @@ fn a_call_that_the_journal_refuses_does_not_end_as_if_its_user_had_cancelled_it(
 }
 
 #[test]
+fn a_call_that_the_journal_refuses_is_in_the_audit_log() {
+    let mut engine = server();
+    engine.cx.settings.audits = true;
+    submit(&mut engine, "once", ID);
+    taken(&mut engine);
+    let full = Failure::new(FailureKind::StorageFault, "no room");
+    engine.handle(Event::Inserted(ID, Err(full)));
+    let mut actions = std::iter::from_fn(|| engine.cx.out.pop());
+    let outcome = actions.find_map(|action| match action {
+        Action::Audit(audit) => Some(audit.outcome),
+        _ => None,
+    });
+    assert_eq!(outcome.as_deref(), Some(FailureKind::StorageFault.name()));
+}
+
+#[test]
 fn the_results_of_a_call_that_the_journal_refuses_are_removed() {
     let mut engine = server();
     let key = submit(&mut engine, "look", ID);
