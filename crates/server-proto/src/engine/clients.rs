@@ -280,6 +280,8 @@ impl Engine {
         self.durable_calls.refuse_stranded(cx);
         self.takeover.refuse_all(cx);
         refuse_starved(cx);
+        // Sources whose arrays wait for memory are refused when they are looked at again.
+        cx.has_room = true;
     }
 
     /// While draining: releases connections without calls, and ends when all have left.

@@ -146,6 +146,7 @@ fn a_request_that_waits_for_memory_does_not_wait_for_a_server_that_drains() {
     assert!(bob.call(&mut server, 30 << 20).is_some());
     assert_eq!(anne.call(&mut server, 40 << 20), None, "bob has the memory");
     server.handle(Event::Drain);
+    assert!(server.has_work(), "sources may wait for memory, too");
     assert!(server.clients().takes_input(anne.key));
     let said = answers(&mut server, anne.key);
     let (_, event) = anne.proto.handle_input(&said).unwrap();
