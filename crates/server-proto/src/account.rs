@@ -94,11 +94,12 @@ impl Totals {
             now.saturating_sub(times.ended),
         ];
         let bytes = [call.layout.sent_bytes(), call.layout.returned_bytes()];
-        // Not for a transfer of a result or an array, which no function has computed.
-        if functions.get(call.function).is_ok() {
-            self.remember((key, call), nanos, bytes, now);
-            self.each_of(&call.user, groups, |totals| totals.calls += 1);
+        // A transfer of a result or an array, which no function has computed, is no call.
+        if functions.get(call.function).is_err() {
+            return;
         }
+        self.remember((key, call), nanos, bytes, now);
+        self.each_of(&call.user, groups, |totals| totals.calls += 1);
         if let Some(counts) = self.counts_of(call.function, functions) {
             counts.done += 1;
             counts.execs.add(nanos[2]);
@@ -191,4 +192,21 @@ fn log(call: &ActiveCall, function: &str, [sent_bytes, returned_bytes]: [u64; 2]
         recv_s,
         "done"
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::{ConnectionKey, MemoryKey};
+
+    /// Its times are zero, and there are many: they would hide how long calls wait and compute.
+    #[test]
+    fn the_transfer_of_a_result_is_no_call() {
+        let (mut totals, mut functions) = (Totals::default(), Functions::default());
+        let client = (ConnectionKey::NONE, 1);
+        let call = ActiveCall::delivery(User::named("anne"), client, 8, MemoryKey::NONE, 1);
+        totals.add((CallKey::NONE, &call), &mut functions, &Groups::new(), 2);
+        assert_eq!((totals.ended(), totals.waits.count()), (0, 0));
+        assert!(totals.users.iter().next().is_none());
+    }
 }

@@ -117,7 +117,7 @@ pub(crate) enum Task {
     Call,
     /// To receive an array that will be stored.
     Put(Put, User),
-    /// To send a stored array.
+    /// To send a stored array, or the results of a durable call.
     Get,
     /// To receive a part of a stored array.
     PutPart(ArrayPart),
@@ -196,6 +196,8 @@ pub(crate) struct Run {
     pub(crate) range: Option<Interval>,
     /// Whether the record of calls has it.
     pub(crate) is_noted: bool,
+    /// Whether the audit log has it.
+    pub(crate) is_audited: bool,
     /// The span that has caused it.
     pub(crate) cause: Option<TraceContext>,
     /// Its place in its trace, if the shell wants its spans.
@@ -321,6 +323,7 @@ impl ActiveCall {
                 predicted: None,
                 range: None,
                 is_noted: false,
+                is_audited: false,
                 cause: None,
                 traced: None,
             },
@@ -356,6 +359,7 @@ impl ActiveCall {
         let mut call = ActiveCall::of_one_piece(user, client, bytes);
         call.memory.buffer = Some(buffer);
         call.streams.outgoing = Pieces::whole(bytes);
+        call.task = Task::Get;
         call.begin_sending(now);
         call
     }

@@ -148,6 +148,14 @@ impl Context {
         self.steps.push_back(step);
     }
 
+    /// Asks for room for calls and results on the disk: once for all that wait.
+    pub(crate) fn seek_room(&mut self) {
+        let mut steps = self.steps.iter();
+        if !steps.any(|step| matches!(step, Step::SeekRoom)) {
+            self.step(Step::SeekRoom);
+        }
+    }
+
     /// Fails a call that no worker has.
     pub(crate) fn fail(&mut self, call: CallKey, kind: FailureKind, cause: &str) {
         self.step(Step::Fail(call, kind, cause.to_string()));
@@ -308,15 +316,15 @@ impl Context {
         Some(function.predict(&call.layout, pes)?.seconds)
     }
 
-    /// Tells the audit log, if there is one, that a call has ended.
+    /// Tells the audit log, if there is one, that a call has ended. Its first end counts.
     pub(crate) fn audit_call(&mut self, key: CallKey, outcome: &str) {
         if !self.settings.audits {
             return;
         }
-        let Some(call) = self.calls.get(key) else {
+        let Some(call) = self.calls.get_mut(key) else {
             return;
         };
-        if !matches!(call.task, Task::Call) {
+        if !matches!(call.task, Task::Call) || std::mem::replace(&mut call.run.is_audited, true) {
             return;
         }
         let connection = call.connection.and_then(|key| self.clients.get(key));

@@ -476,8 +476,10 @@ impl Durable {
         counts
     }
 
-    /// Clients that wait for calls that this server will no longer run.
+    /// Clients that wait for calls that this server will no longer run. None of these calls waits
+    /// for memory any more.
     pub(crate) fn stranded(&mut self) -> Vec<Fetch> {
+        self.lacks = None;
         let waiting = |durable_call: &&mut Box<DurableCall>| {
             let is_on_disk = !matches!(durable_call.stage, Stage::Memory(_));
             is_on_disk && !durable_call.record.state.is_over()

@@ -351,6 +351,8 @@ impl DurableCalls {
             Ok(_) => {
                 cx.out
                     .push(Action::RemoveFile(record.id, Content::Arguments));
+                cx.audit_call(key, "given up");
+                cx.note_call(key, "given up");
                 cx.step(Step::Release(key));
             }
             Err(error) => {
@@ -438,11 +440,16 @@ impl DurableCalls {
             }
         };
         let made = cx.calls[key].run.made.take();
-        cx.account(key);
-        cx.step(Step::Release(key));
         if is_over(self.durable.as_ref(), id) {
+            let (function, outcome) = (cx.calls[key].function, FailureKind::Cancelled.name());
+            cx.totals.count_failure(function, &mut cx.functions);
+            cx.audit_call(key, outcome);
+            cx.note_call(key, outcome);
+            cx.step(Step::Release(key));
             return cx.out.push(Action::RemoveFile(id, Content::Result));
         }
+        cx.account(key);
+        cx.step(Step::Release(key));
         let outcome = Outcome {
             result: Some(stored),
             exec: Some(exec),
@@ -487,6 +494,8 @@ impl DurableCalls {
                 cx.out.push(Action::RemoveFile(id, Content::Result));
             }
             durable.leave_backlog(id);
+            // The calls behind it may need less memory.
+            cx.has_room |= durable.lacks.is_some();
         }
         if let Stage::Memory(call) = stage
             && state.is_over()

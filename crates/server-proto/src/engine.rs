@@ -152,11 +152,11 @@ impl Engine {
                     self.elements.has_old |= self.elements.workers.found(worker, found);
                 }
             }
-            Event::Finished(worker, call, outcome) => {
+            Event::Finished(worker, call, mut outcome) => {
                 output::finish(cx, call);
                 self.libraries
                     .note_maker(cx, self.elements.workers.get(worker), call);
-                self.elements.workers.goes_on(cx, worker);
+                self.elements.workers.returned(cx, worker, &mut outcome);
                 self.finished(call, outcome);
             }
             Event::Passed(worker) => self.elements.workers.goes_on(cx, worker),

@@ -156,9 +156,8 @@ impl Objects {
         name: &str,
     ) -> Result<(), Failure> {
         let busy = |text: String| Err(Failure::new(FailureKind::Busy, text));
-        if cx.stopping.is_some() {
-            let text = "the server is stopping";
-            return Err(Failure::new(FailureKind::ServerStopping, text));
+        if let Some(failure) = cx.is_ending() {
+            return Err(failure);
         }
         let (file, class) = cx.functions.class(name)?;
         let class = class.to_string();
@@ -517,9 +516,8 @@ mod tests {
         engine.turn();
     }
 
-    #[test]
-    fn a_request_that_reuses_the_number_of_an_object_does_not_take_its_place() {
-        let (mut engine, _) = server(1.0);
+    /// A connection of a client.
+    fn connect(engine: &mut Engine) -> ConnectionKey {
         let accepted = Accepted {
             peer: "test".into(),
             user: User::named("anne"),
@@ -530,7 +528,24 @@ mod tests {
             ways: None,
         };
         let connection = Connection::new(accepted, Limits::default(), Hello::new("test"), 0);
-        let key = engine.cx.clients.insert(connection);
+        engine.cx.clients.insert(connection)
+    }
+
+    /// Its methods would be refused. The successor can make it.
+    #[test]
+    fn a_server_that_drains_makes_no_objects() {
+        let (mut engine, _) = server(1.0);
+        let key = connect(&mut engine);
+        engine.cx.draining = true;
+        let made = Objects::make(&mut engine.cx, &mut engine.elements, key, 5, "m/Sleeper");
+        assert_eq!(made.unwrap_err().kind, FailureKind::Draining);
+        assert!(engine.cx.clients[key].objects.is_empty());
+    }
+
+    #[test]
+    fn a_request_that_reuses_the_number_of_an_object_does_not_take_its_place() {
+        let (mut engine, _) = server(1.0);
+        let key = connect(&mut engine);
         Objects::make(&mut engine.cx, &mut engine.elements, key, 5, "m/Sleeper").unwrap();
         let anne = User::named("anne");
         let mut attach = |request| {

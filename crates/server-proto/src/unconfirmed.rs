@@ -54,6 +54,13 @@ impl Submission {
         runs: bool,
     ) -> Option<ConnectionKey> {
         tracing::warn!("call refused: {failure}");
+        // A call that runs fails when it ends.
+        let function = cx.calls.get(self.call).map(|call| call.function);
+        if let Some(function) = function.filter(|_| !runs) {
+            cx.totals.count_failure(function, &mut cx.functions);
+            cx.audit_call(self.call, failure.kind.name());
+            cx.note_call(self.call, failure.kind.name());
+        }
         let client = self.take_client(cx);
         let reason = Failure::new(failure.kind, format!("was ended because {failure}"));
         cx.step(match runs {

@@ -333,6 +333,7 @@ impl Worker {
     /// Moves on to its next call, after the first has ended or was skipped.
     pub(crate) fn goes_on(&mut self, now: Nanos) {
         self.posted.pop_front();
+        self.waiting = None;
         match (&mut self.state, self.posted.front()) {
             (
                 State::Running {

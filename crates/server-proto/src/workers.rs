@@ -4,6 +4,7 @@
 
 use crate::action::Action;
 use crate::context::Context;
+use crate::event::Finished;
 use crate::flaw::{Flaw, has};
 use crate::gpus::Resources;
 use crate::keys::{Table, WorkerKey};
@@ -133,6 +134,18 @@ impl Workers {
             self.end(cx, *key, FailureKind::Internal, text);
         }
         !old.is_empty()
+    }
+
+    /// Records that the first call of a worker has returned. If a callback of the call has no answer
+    /// yet, the call fails and the worker ends: a client gets no results before it has answered.
+    pub(crate) fn returned(&mut self, cx: &mut Context, key: WorkerKey, outcome: &mut Finished) {
+        let waits = self.get(key).and_then(Worker::waits_since).is_some();
+        if waits {
+            let text = "returned before its callback was answered";
+            outcome.failure = Some(Failure::new(FailureKind::LibraryCrashed, text));
+            self.end(cx, key, FailureKind::LibraryCrashed, text);
+        }
+        self.goes_on(cx, key);
     }
 
     /// Records that a worker has finished its first call.

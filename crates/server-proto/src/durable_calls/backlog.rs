@@ -111,7 +111,7 @@ impl DurableCalls {
                 Ok(buffer) => Some(buffer),
                 Err(NoMemory::Wait) => {
                     durable.lacks = Some(bytes);
-                    cx.step(Step::SeekRoom);
+                    cx.seek_room();
                     return Ok(Loaded::NoRoom);
                 }
                 Err(refusal) => return Err(cx.no_room(bytes, refusal)),

@@ -65,6 +65,7 @@ impl DurableCalls {
             }
         };
         cx.memory.give_back(memory);
+        cx.has_room = true;
         cx.refuse(connection, request, &failure);
     }
 
@@ -246,7 +247,7 @@ impl DurableCalls {
             }
             Err(NoMemory::Wait) => {
                 durable.starve(fetch);
-                cx.step(Step::SeekRoom);
+                cx.seek_room();
             }
             Err(refusal) => {
                 let failure = cx.no_room(stored.bytes, refusal);

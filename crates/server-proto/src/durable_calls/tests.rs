@@ -5,7 +5,7 @@ use super::*;
 use crate::Server;
 use crate::engine::Engine;
 use crate::event::{Accepted, Event, Finished, Identity, Now, Ready};
-use crate::keys::WorkerKey;
+use crate::keys::{MemoryKey, WorkerKey};
 use crate::memory::Memory;
 use crate::record::Entry;
 use crate::samples::{call_of, queued};
@@ -20,6 +20,8 @@ const IDL: &str = "Module m; Library \"libc.so.6\";
     Define tell(IN string text) Calls \"C\" puts(text);
     Define send(IN int n, IN double a[n]) Repeatable \"yes\" Calls \"C\" bzero(a, n);
     Define fill(IN int n, OUT double a[n]) Repeatable \"yes\" Calls \"C\" bzero(a, n);";
+
+const MIB: u64 = 1 << 20;
 
 const NOW: Now = Now {
     nanos: 1_000_000_000,
@@ -170,6 +172,22 @@ fn a_call_that_the_journal_refuses_does_not_end_as_if_its_user_had_cancelled_it(
 }
 
 #[test]
+fn a_call_that_the_journal_refuses_is_in_the_audit_log() {
+    let mut engine = server();
+    engine.cx.settings.audits = true;
+    submit(&mut engine, "once", ID);
+    taken(&mut engine);
+    let full = Failure::new(FailureKind::StorageFault, "no room");
+    engine.handle(Event::Inserted(ID, Err(full)));
+    let mut actions = std::iter::from_fn(|| engine.cx.out.pop());
+    let outcome = actions.find_map(|action| match action {
+        Action::Audit(audit) => Some(audit.outcome),
+        _ => None,
+    });
+    assert_eq!(outcome.as_deref(), Some(FailureKind::StorageFault.name()));
+}
+
+#[test]
 fn the_results_of_a_call_that_the_journal_refuses_are_removed() {
     let mut engine = server();
     let key = submit(&mut engine, "look", ID);
@@ -260,7 +278,6 @@ fn arguments_that_cannot_be_read_now_are_read_again() {
 /// The calls of the second user must not wait until the first call of the first user has ended.
 #[test]
 fn a_users_large_calls_are_in_nobodys_way() {
-    const MIB: u64 = 1 << 20;
     let document = parse_document(IDL).document;
     let mut settings = Settings::simple(true);
     settings.limits.memory = 64 * MIB;
@@ -291,6 +308,71 @@ fn a_users_large_calls_are_in_nobodys_way() {
     let is_loaded = stages.map(|stage| matches!(stage, Stage::Memory(_)));
     let is_loaded: Vec<bool> = is_loaded.collect();
     assert_eq!(is_loaded, [true, false, true, true, true]);
+}
+
+/// A server with 64 MiB for calls, of which carl has 32, and with durable calls of anne and bob.
+/// That of anne waits for memory, and that of bob waits behind it.
+fn crowded() -> Engine {
+    let document = parse_document(IDL).document;
+    let mut settings = Settings::simple(true);
+    settings.limits.memory = 64 * MIB;
+    let mut engine = Engine::new(settings, [&document], Vec::new(), NOW);
+    let cx = &mut engine.cx;
+    let carl = User::named("carl");
+    cx.memory.take(32 * MIB, &carl, &mut cx.out).unwrap();
+    let (function, described) = engine.cx.functions.describe("fill").unwrap();
+    let interface = described.text().to_string();
+    let name = described.interface.qualified_name().into_owned();
+    let record = |number, id, user: &str, bytes: u64| {
+        let call = call_of(function, vec![Some(Scalar::Int(bytes as i64 / 8)), None]);
+        let mut record = queued(id, user, &name, &interface);
+        record.number = number;
+        call.encode(&mut record.call);
+        record
+    };
+    let records = vec![
+        record(1, ID, "anne", 40 * MIB),
+        record(2, BEHIND, "bob", 8000),
+    ];
+    engine.handle(Event::DurableOpened(records, 0));
+    engine.turn();
+    engine.turn();
+    assert!(engine.durable_calls.await_memory());
+    assert!(!is_in_memory(&mut engine, BEHIND));
+    engine
+}
+
+const BEHIND: JobId = JobId([8; 16]);
+
+fn is_in_memory(engine: &mut Engine, id: JobId) -> bool {
+    let durable = engine.durable_calls.durable().unwrap();
+    matches!(durable.get(id).unwrap().stage, Stage::Memory(_))
+}
+
+#[test]
+fn a_call_behind_one_that_is_cancelled_goes_on() {
+    let mut engine = crowded();
+    let cancelled = Changed {
+        change: Change::Cancel,
+        state: DurableState::Cancelled,
+        at: 0,
+        served: 0,
+        applied: true,
+        outcome: Outcome::default(),
+    };
+    engine.handle(Event::Changed(ID, Some(cancelled)));
+    engine.turn();
+    assert!(is_in_memory(&mut engine, BEHIND));
+}
+
+/// Clients that are slow would be ended for it.
+#[test]
+fn a_call_that_a_draining_server_does_not_begin_waits_for_nobodys_memory() {
+    let mut engine = crowded();
+    engine.handle(Event::Drain);
+    assert!(!engine.durable_calls.await_memory());
+    engine.turn();
+    assert!(!engine.durable_calls.await_memory());
 }
 
 /// A server with a client.
@@ -422,6 +504,99 @@ fn a_call_whose_description_would_be_too_long_is_refused() {
 
 fn is_submitted(told: &Result<client::Event, String>, id: JobId) -> bool {
     matches!(told, Ok(client::Event::Answered(_, Answer::Submitted(told))) if *told == id)
+}
+
+/// As its user was told.
+#[test]
+fn a_call_that_is_cancelled_while_its_results_are_written_counts_as_failed() {
+    let mut engine = server();
+    engine.cx.memory = Memory::new(64 * MIB);
+    let (number, function) = engine.cx.functions.describe("fill").unwrap();
+    let mut record = queued(ID, "anne", "m/fill", function.text());
+    (record.number, record.result.bytes) = (1, 8000);
+    let call = call_of(number, vec![Some(Scalar::Int(1000)), None]);
+    call.encode(&mut record.call);
+    engine.handle(Event::DurableOpened(vec![record], 0));
+    engine.turn();
+    let (key, _) = engine.cx.calls.iter().next().expect("it is in memory");
+    let changed = |change, state| Changed {
+        change,
+        state,
+        at: 0,
+        served: 0,
+        applied: true,
+        outcome: Outcome::default(),
+    };
+    let running = changed(Change::Start, DurableState::Running);
+    engine.handle(Event::Changed(ID, Some(running)));
+    let finished = Finished {
+        exec_nanos: 1000,
+        failure: None,
+    };
+    let worker = worker_of(&engine, key);
+    engine.handle(Event::Finished(worker, key, finished));
+    let cancelled = changed(Change::Cancel, DurableState::Cancelled);
+    engine.handle(Event::Changed(ID, Some(cancelled)));
+    let mut actions = std::iter::from_fn(|| engine.cx.out.pop());
+    let ticket = actions.find_map(|action| match action {
+        Action::WriteFile { ticket, .. } => Some(ticket),
+        _ => None,
+    });
+    let stored = Stored {
+        bytes: 8000,
+        sum: 0,
+    };
+    engine.handle(Event::Written(ticket.expect("it is written"), Ok(stored)));
+    assert!(engine.cx.calls.is_empty());
+    let counts = engine.cx.functions.counts_mut(number).unwrap();
+    assert_eq!((counts.done, counts.failed), (0, 1));
+}
+
+#[test]
+fn a_fetch_of_results_is_no_call_in_the_audit_log() {
+    let mut engine = server();
+    let cx = &mut engine.cx;
+    cx.settings.audits = true;
+    let client = (ConnectionKey::NONE, 1);
+    let fetch = ActiveCall::delivery(User::named("anne"), client, 8, MemoryKey::NONE, 1);
+    let key = cx.calls.insert(fetch);
+    cx.account(key);
+    assert!(cx.out.pop().is_none());
+}
+
+#[test]
+fn room_is_sought_once_for_all_results_that_wait() {
+    let mut engine = server();
+    (0..3).for_each(|_| engine.cx.seek_room());
+    assert_eq!(engine.cx.steps.len(), 1);
+}
+
+/// Others may wait for the memory that it had.
+#[test]
+fn results_that_cannot_be_read_leave_their_memory_to_others() {
+    let mut pair = Pair::new();
+    pair.server.engine_mut().cx.memory = Memory::new(64 * MIB);
+    let mut record = queued(ID, "anne", "m/fill", "");
+    (record.number, record.state) = (1, DurableState::Done);
+    record.result.bytes = MIB;
+    pair.server.handle(Event::DurableOpened(vec![record], 0));
+    pair.client.fetch(ID, MIB).unwrap();
+    pair.send();
+    pair.server.turn();
+    assert!(!pair.server.has_work());
+    let mut actions = std::iter::from_fn(|| pair.server.poll_action());
+    let ticket = actions.find_map(|action| match action {
+        Action::ReadFile { ticket, .. } => Some(ticket),
+        _ => None,
+    });
+    let error = DiskError {
+        is_full: false,
+        is_damage: false,
+        text: "Input/output error".into(),
+    };
+    let read = Event::Fetched(ticket.expect("it is read"), Err(error));
+    pair.server.handle(read);
+    assert!(pair.server.has_work());
 }
 
 #[test]

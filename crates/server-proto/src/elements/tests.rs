@@ -5,7 +5,7 @@ use super::*;
 use crate::action::Action;
 use crate::context::Step;
 use crate::engine::Engine;
-use crate::event::{Death, Event, Now, Ready};
+use crate::event::{Death, Event, Finished, Now, Ready};
 use crate::keys::WorkerKey;
 use crate::settings::Settings;
 use crate::worker::ObjectState;
@@ -116,4 +116,25 @@ fn a_method_does_not_fail_with_a_worker_that_cannot_start() {
     engine.handle(Event::Died(starting, death));
     let lives = [running, method, waiting].map(|call| engine.cx.calls.contains(call));
     assert_eq!(lives, [true, true, false]);
+}
+
+/// Results before the answer would end the connection of the client, with all of its calls.
+#[test]
+fn a_call_that_returns_before_its_callback_is_answered_fails_with_its_worker() {
+    let mut engine = engine(1);
+    let worker = worker(&mut engine);
+    let key = call(&mut engine, None);
+    engine.elements.workers[worker].waits(1);
+    let finished = Finished {
+        exec_nanos: 1,
+        failure: None,
+    };
+    engine.handle(Event::Finished(worker, key, finished));
+    assert!(!engine.cx.calls.contains(key));
+    assert_eq!(engine.elements.workers[worker].waits_since(), None);
+    let (number, _) = engine.cx.functions.describe("nap").unwrap();
+    let counts = engine.cx.functions.counts_mut(number).unwrap();
+    assert_eq!((counts.done, counts.failed), (0, 1));
+    let mut actions = std::iter::from_fn(|| engine.cx.out.pop());
+    assert!(actions.any(|action| matches!(action, Action::EndWorker { .. })));
 }

@@ -2,12 +2,13 @@
 //! reason is written for the user of the call and names no other user. The answer changes nothing.
 
 use super::Engine;
-use crate::call::State;
+use crate::call::{State, Task};
 use crate::data::source;
 use crate::durable::Stage;
 use crate::durable_calls::stage_of;
 use crate::elements::Elements;
-use crate::keys::{CallKey, ConnectionKey, Key};
+use crate::keys::{CallKey, ConnectionKey, Key, WorkerKey};
+use crate::worker::State as WorkerState;
 use farcall_rpc_proto::{CallId, CallName, CallPhase, CallStatus, DurableState, Expected, Nanos};
 use farcall_schedule::Interval;
 use farcall_schedule::queue::Reason;
@@ -112,9 +113,17 @@ pub(super) fn of_active(engine: &mut Engine, key: CallKey, starts: Starts) -> Ca
             CallPhase::Waiting,
             "waits for stored arrays that other calls use or fill",
         ),
+        State::OnDisk if matches!(call.task, Task::Write(_)) => {
+            plain(CallPhase::Returning, "the array is written to its address")
+        }
+        State::OnDisk if call.times.ended > 0 => on_disk(DurableState::Running),
         State::OnDisk => plain(CallPhase::Waiting, "waits for the disk"),
         State::Sending => plain(CallPhase::Returning, "its results are on their way"),
         State::Queued => of_queued(engine, key, starts),
+        State::Running { worker } if is_booked(engine, worker) => plain(
+            CallPhase::Waiting,
+            "has its processor elements, and waits until the disk has recorded that it starts",
+        ),
         State::Running { .. } => {
             let since = now.saturating_sub(call.times.started);
             let pes = elements(call.run.pes.max(1));
@@ -126,6 +135,12 @@ pub(super) fn of_active(engine: &mut Engine, key: CallKey, starts: Starts) -> Ca
             }
         }
     }
+}
+
+/// Whether a worker waits until the journal has recorded that its call runs.
+fn is_booked(engine: &Engine, worker: WorkerKey) -> bool {
+    let worker = engine.elements.workers.get(worker);
+    worker.is_some_and(|worker| matches!(worker.state, WorkerState::Booked { .. }))
 }
 
 fn of_queued(engine: &mut Engine, key: CallKey, starts: Starts) -> CallStatus {
@@ -232,6 +247,43 @@ fn before_it(count: u32, one: &str, several: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::{ActiveCall, Durability};
+    use crate::context::Step;
+    use crate::event::{Event, Now, Ready};
+    use crate::settings::Settings;
+    use farcall_idl::{Scalar, parse_document};
+    use farcall_rpc_proto::{JobId, User};
+
+    const IDL: &str = "Module m; Library \"libc.so.6\";
+        Define once(IN int n) Calls \"C\" usleep(n);";
+
+    /// It would seem to have computed since the server has started.
+    #[test]
+    fn a_durable_call_waits_while_the_disk_records_that_it_starts() {
+        let document = parse_document(IDL).document;
+        let now = Now {
+            nanos: 1_000_000_000,
+            unix_ms: 0,
+        };
+        let mut engine = Engine::new(Settings::simple(true), [&document], Vec::new(), now);
+        let worker = engine.elements.workers.start(&mut engine.cx, 0);
+        engine.handle(Event::Ready(worker, Ready::default()));
+        let (number, function) = engine.cx.functions.describe("once").unwrap();
+        let layout = function.interface.layout(&[Some(Scalar::Int(1))], &[]);
+        let user = User::named("anne");
+        let mut call = ActiveCall::new(user, None, number, Vec::new(), layout.unwrap());
+        call.durability = Durability::Recorded(JobId([7; 16]));
+        let key = engine.cx.calls.insert(call);
+        engine.cx.step(Step::Enqueue(key));
+        engine.settle();
+        assert_eq!(engine.cx.calls[key].state, State::Running { worker });
+        let phase = |engine: &mut Engine| of_active(engine, key, Starts::Last).phase;
+        assert_eq!(phase(&mut engine), CallPhase::Waiting);
+        engine.cx.calls[key].state = State::OnDisk;
+        assert_eq!(phase(&mut engine), CallPhase::Waiting, "it is read");
+        engine.cx.calls[key].times.ended = 2_000_000_000;
+        assert_eq!(phase(&mut engine), CallPhase::Returning, "it has computed");
+    }
 
     #[test]
     fn a_call_that_has_computed_does_not_wait_for_its_turn() {

@@ -136,7 +136,6 @@ impl Engine {
     /// Gives up a call that its client no longer wants.
     pub(super) fn abandon(&mut self, key: CallKey) {
         let cx = &mut self.cx;
-        cx.audit_call(key, "given up");
         let Some(call) = cx.calls.get(key) else {
             return;
         };
@@ -152,6 +151,7 @@ impl Engine {
             GivenUp::Ends | GivenUp::Withdraws => false,
         };
         if !goes_on {
+            cx.audit_call(key, "given up");
             cx.note_call(key, "given up");
         }
         let call = &mut cx.calls[key];

@@ -113,6 +113,8 @@ impl Engine {
         if !cx.clients.is_open(key) {
             return;
         }
+        // The ones behind it may want less memory.
+        cx.has_room |= cx.clients.is_starved(key);
         cx.clients.close(key);
         let connection = &mut cx.clients[key];
         let peer = &connection.peer.name;
@@ -131,10 +133,11 @@ impl Engine {
         cx.out.push(Action::Close(key));
         self.lanes.close(key);
         self.durable_calls.stop_fetching(cx, key, None);
+        self.takeover.leave(key);
         source::forget(&mut self.data, key);
         calls.retain(|_, call| !sending.contains(call));
         for call in sending {
-            self.release(call);
+            self.abandon(call);
         }
         for (_, call) in calls {
             self.abandon(call);
@@ -222,7 +225,9 @@ impl Engine {
             let open = open.filter(|(_, call)| !goes_on(call));
             let (open, calls): (Vec<_>, Vec<_>) = open.map(|(id, call)| (*id, *call)).unzip();
             for call in calls {
-                cx.note_call(call, FailureKind::ServerStopping.name());
+                let outcome = FailureKind::ServerStopping.name();
+                cx.audit_call(call, outcome);
+                cx.note_call(call, outcome);
                 // Whatever becomes of it, its client has this answer.
                 cx.calls[call].connection = None;
             }
@@ -274,6 +279,9 @@ impl Engine {
         cx.draining = true;
         self.durable_calls.refuse_stranded(cx);
         self.takeover.refuse_all(cx);
+        refuse_starved(cx);
+        // Sources whose arrays wait for memory are refused when they are looked at again.
+        cx.has_room = true;
     }
 
     /// While draining: releases connections without calls, and ends when all have left.
@@ -295,6 +303,29 @@ impl Engine {
         }
         if self.cx.calls.is_empty() && self.cx.clients.all_have_gone() {
             self.stop();
+        }
+    }
+}
+
+/// Refuses the requests that wait for memory, because the server itself ends. Its successor may
+/// have memory for them at once.
+fn refuse_starved(cx: &mut Context) {
+    let Some(failure) = cx.is_ending() else {
+        return;
+    };
+    for starved in cx.clients.take_starved() {
+        let key = starved.connection;
+        if !cx.clients.is_open(key) {
+            continue;
+        }
+        let connection = &mut cx.clients[key];
+        let waiting = connection.waiting.take();
+        let held = std::mem::take(&mut connection.held);
+        if waiting.is_some() {
+            cx.out.push(Action::Resume(key));
+        }
+        for refused in waiting.into_iter().chain(held) {
+            cx.refuse(key, refused.id, &failure);
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::arrays::Use;
 use crate::call::{ActiveCall, Durability, Printing};
 use crate::clients::Starved;
 use crate::connection::{Offer, Offered};
+use crate::context::Context;
 use crate::data::room;
 use crate::flaw::{Flaw, has};
 use crate::functions::Functions;
@@ -73,11 +74,7 @@ impl Engine {
         let Some(call) = offer.call() else { return };
         let admissible = match self.admissible(key, &offer, call) {
             Ok(admissible) => admissible,
-            Err(failure) => {
-                self.cx.totals.refused += 1;
-                self.cx.audit_refusal(key, &failure.message);
-                return self.cx.clients[key].proto.fail(id, &failure);
-            }
+            Err(failure) => return refuse(&mut self.cx, key, id, &failure),
         };
         match self.buffer_for(key, &admissible.checked, call.data_bytes) {
             MemoryGrant::Here(buffer) => self.take((key, id), asked, call, admissible, buffer),
@@ -92,7 +89,7 @@ impl Engine {
                     &admissible.checked.layout,
                     failure,
                 );
-                self.cx.clients[key].proto.fail(id, &failure);
+                refuse(&mut self.cx, key, id, &failure);
             }
         }
     }
@@ -152,11 +149,11 @@ impl Engine {
         if let Err(failure) = self.durable_calls.reserve(cx, call) {
             cx.calls[call].durability = Durability::None;
             self.release(call);
-            return self.cx.clients[key].proto.fail(id, &failure);
+            return refuse(&mut self.cx, key, id, &failure);
         }
         if let Err(failure) = promise(self, key, call, request.before) {
             self.release(call);
-            return self.cx.clients[key].proto.fail(id, &failure);
+            return refuse(&mut self.cx, key, id, &failure);
         }
         let cx = &mut self.cx;
         self.data.arrays.line_up(call, &checked.uses);
@@ -360,6 +357,13 @@ impl Engine {
             }
         }
     }
+}
+
+/// Refuses a call, which then counts as refused.
+fn refuse(cx: &mut Context, key: ConnectionKey, id: CallId, failure: &Failure) {
+    cx.totals.refused += 1;
+    cx.audit_refusal(key, &failure.message);
+    cx.clients[key].proto.fail(id, failure);
 }
 
 /// Promises a call that it will end in time, if it must.

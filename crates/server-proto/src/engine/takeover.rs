@@ -107,6 +107,11 @@ impl Takeover {
         self.held.retain(|held| !is_it(held));
     }
 
+    /// Forgets the requests of a connection that has ended.
+    pub(super) fn leave(&mut self, connection: ConnectionKey) {
+        self.held.retain(|held| held.connection != connection);
+    }
+
     /// Refuses requests that have waited long enough. After the takeover they wait for memory, as
     /// others do.
     pub(super) fn expire(&mut self, cx: &mut Context) {
@@ -230,5 +235,23 @@ mod tests {
             engine.takeover.expire(&mut engine.cx);
             assert_eq!(engine.takeover.held.is_empty(), is_under_way);
         }
+    }
+
+    /// Clients that come and go would leave a request of a megabyte each.
+    #[test]
+    fn requests_of_a_client_that_leaves_do_not_wait() {
+        let keys = [1, 2].map(|index| ConnectionKey::new(index, 1));
+        let held = keys.map(|connection| Held {
+            until: 0,
+            connection,
+            request: 7,
+            event: None,
+        });
+        let mut takeover = Takeover {
+            is_under_way: true,
+            held: VecDeque::from(held),
+        };
+        takeover.leave(keys[0]);
+        assert_eq!(keys.map(|key| takeover.has(key, 7)), [false, true]);
     }
 }

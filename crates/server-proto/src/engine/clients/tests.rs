@@ -122,6 +122,41 @@ fn who_waits_for_memory_of_its_own_is_in_nobodys_way() {
     assert_eq!(server.engine().cx.clients[bob.key].calls.len(), 1);
 }
 
+/// It may want less memory, and nobody gives any back meanwhile.
+#[test]
+fn who_waits_behind_a_client_that_leaves_goes_on() {
+    let (mut server, _) = server();
+    let mut bob = Client::connect(&mut server, "bob");
+    let mut anne = Client::connect(&mut server, "anne");
+    let mut carl = Client::connect(&mut server, "carl");
+    assert!(bob.call(&mut server, 30 << 20).is_some());
+    assert_eq!(anne.call(&mut server, 40 << 20), None, "bob has the memory");
+    assert_eq!(carl.call(&mut server, 1 << 20), None, "anne is first");
+    server.handle(Event::Lost(anne.key, None));
+    server.turn();
+    assert_eq!(server.engine().cx.clients[carl.key].calls.len(), 1);
+}
+
+/// It would be refused when there is memory, and its successor may have some now.
+#[test]
+fn a_request_that_waits_for_memory_does_not_wait_for_a_server_that_drains() {
+    let (mut server, _) = server();
+    let mut bob = Client::connect(&mut server, "bob");
+    let mut anne = Client::connect(&mut server, "anne");
+    assert!(bob.call(&mut server, 30 << 20).is_some());
+    assert_eq!(anne.call(&mut server, 40 << 20), None, "bob has the memory");
+    server.handle(Event::Drain);
+    assert!(server.has_work(), "sources may wait for memory, too");
+    assert!(server.clients().takes_input(anne.key));
+    let said = answers(&mut server, anne.key);
+    let (_, event) = anne.proto.handle_input(&said).unwrap();
+    let Some(client::Event::Failed(1, failure)) = &event else {
+        panic!("{event:?}");
+    };
+    assert_eq!(failure.kind, FailureKind::Draining);
+    assert_eq!(server.engine().cx.calls.len(), 1, "bob's call goes on");
+}
+
 #[test]
 fn a_client_that_has_left_counts_no_more() {
     let (mut server, _) = server_with(|limits| {
@@ -175,6 +210,64 @@ fn results_that_nobody_wants_and_reads_do_not_hold_memory_for_ever() {
         }
         assert!(server.engine().cx.calls.is_empty());
     }
+}
+
+#[test]
+fn each_call_has_one_line_in_the_audit_log() {
+    for (end, outcome) in [
+        ("read", "done"),
+        ("cancelled", "done"),
+        ("lost", "given up"),
+    ] {
+        let (mut server, worker) = server();
+        server.engine_mut().cx.settings.audits = true;
+        let mut anne = Client::connect(&mut server, "anne");
+        let call = anne.call(&mut server, 8000).unwrap();
+        finish(&mut server, worker, call);
+        match end {
+            // The client may have read its results, but for the last bytes.
+            "lost" => server.handle(Event::Lost(anne.key, None)),
+            "cancelled" => {
+                anne.cancel(&mut server);
+                server.flushed(anne.key);
+            }
+            _ => server.flushed(anne.key),
+        }
+        assert_eq!(audited(&mut server), [outcome], "{end}");
+    }
+}
+
+#[test]
+fn a_call_that_a_stopping_server_fails_is_in_the_audit_log() {
+    let (mut server, worker) = server();
+    server.engine_mut().cx.settings.audits = true;
+    let mut anne = Client::connect(&mut server, "anne");
+    let call = anne.call(&mut server, 8000).unwrap();
+    server.handle(Event::Stop);
+    finish(&mut server, worker, call);
+    let outcome = FailureKind::ServerStopping.name();
+    assert_eq!(audited(&mut server), [outcome]);
+}
+
+/// They are not in the record of calls.
+#[test]
+fn a_call_for_which_there_is_never_memory_is_in_the_audit_log() {
+    let (mut server, _) = server();
+    server.engine_mut().cx.settings.audits = true;
+    let mut anne = Client::connect(&mut server, "anne");
+    assert_eq!(anne.call(&mut server, 65 << 20), None, "too large");
+    assert_eq!(audited(&mut server), ["refused"]);
+    assert_eq!(server.engine().cx.totals.refused, 1);
+}
+
+/// The outcomes in the audit log.
+fn audited(server: &mut Server) -> Vec<String> {
+    let actions = std::iter::from_fn(|| server.poll_action());
+    let lines = actions.filter_map(|action| match action {
+        Action::Audit(audit) => Some(audit.outcome),
+        _ => None,
+    });
+    lines.collect()
 }
 
 /// The client's other calls go on, and it may ask again.
