@@ -40,12 +40,23 @@ pub(crate) struct Accepted {
 pub(crate) struct SocketPath {
     path: PathBuf,
     inode: u64,
+    /// Where the socket is until it takes the place of that of another server.
+    beside: Option<PathBuf>,
+}
+
+impl SocketPath {
+    /// Takes the place of the socket of another server.
+    fn take_over(&self) -> io::Result<()> {
+        let beside = self.beside.as_ref();
+        beside.map_or(Ok(()), |beside| fs::rename(beside, &self.path))
+    }
 }
 
 fn place(path: &Path) -> io::Result<SocketPath> {
     Ok(SocketPath {
         path: path.to_path_buf(),
         inode: fs::symlink_metadata(path)?.ino(),
+        beside: None,
     })
 }
 
@@ -106,11 +117,13 @@ impl Listener {
         Ok(Listener::Tcp(shareable(address, only_ipv6)?, identity))
     }
 
-    /// Lets clients connect over TCP. With `beside`, another server of this user may listen on the
-    /// address, and clients that connect meanwhile stay with it.
+    /// Lets clients connect. With `beside`, another server of this user may listen on the address,
+    /// and clients that have connected before stay with it.
     pub(crate) fn open(&self, beside: bool) -> io::Result<()> {
-        let Listener::Tcp(listener, _) = self else {
-            return Ok(());
+        let listener = match self {
+            Listener::Tcp(listener, _) => listener,
+            Listener::Unix(_, place) => return place.take_over(),
+            Listener::Local(..) => return Ok(()),
         };
         if !beside {
             // Another server may have taken the address while this one was starting.
@@ -123,8 +136,8 @@ impl Listener {
         Ok(listen(listener, BACKLOG)?)
     }
 
-    /// Listens on a path. Replaces the socket of a dead server; with `beside`, also that of a
-    /// running one.
+    /// Listens on a path. Replaces the socket of a dead server. With `beside`, replaces that of a
+    /// running one, which keeps its place until [`Listener::open`].
     pub(crate) fn unix(path: &Path, beside: bool) -> io::Result<Listener> {
         let found = fs::symlink_metadata(path).map(|meta| meta.file_type());
         if found.as_ref().is_ok_and(|kind| !kind.is_socket()) {
@@ -135,10 +148,12 @@ impl Listener {
             let fresh = path.with_extension(format!("{}.new", std::process::id()));
             let listener = UnixListener::bind(&fresh)?;
             listener.set_nonblocking(true)?;
-            fs::rename(&fresh, path).inspect_err(|_| {
-                let _ = fs::remove_file(&fresh);
-            })?;
-            return Ok(Listener::Unix(listener, place(path)?));
+            let made = SocketPath {
+                path: path.to_path_buf(),
+                beside: Some(fresh.clone()),
+                ..place(&fresh)?
+            };
+            return Ok(Listener::Unix(listener, made));
         }
         // Other errors come from a socket that is alive: one of another user, or of another kind.
         let is_refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
@@ -322,10 +337,13 @@ fn set_option(
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Listener::Unix(_, SocketPath { path, inode }) = self
-            && fs::symlink_metadata(&*path).is_ok_and(|meta| meta.ino() == *inode)
-        {
-            let _ = fs::remove_file(path);
+        let Listener::Unix(_, place) = self else {
+            return;
+        };
+        for path in place.beside.iter().chain([&place.path]) {
+            if fs::symlink_metadata(path).is_ok_and(|meta| meta.ino() == place.inode) {
+                let _ = fs::remove_file(path);
+            }
         }
     }
 }
@@ -353,6 +371,27 @@ mod tests {
         second.open(false).unwrap();
         let taken = Listener::tcp(all[1], &all[1..], None, false);
         assert_eq!(taken.err().unwrap().kind(), io::ErrorKind::AddrInUse);
+    }
+
+    /// As when one of its libraries cannot be loaded: clients still find the server before.
+    #[test]
+    fn a_takeover_that_fails_leaves_the_socket_of_the_server_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let inode = || place(&path).unwrap().inode;
+        let files = || fs::read_dir(folder.path()).unwrap().count();
+        let before = Listener::unix(&path, false).unwrap();
+        let first = inode();
+        drop(Listener::unix(&path, true).unwrap());
+        assert_eq!((inode(), files()), (first, 1));
+        let next = Listener::unix(&path, true).unwrap();
+        assert_eq!(inode(), first);
+        next.open(true).unwrap();
+        assert_ne!(inode(), first);
+        drop(before);
+        assert!(UnixStream::connect(&path).is_ok());
+        drop(next);
+        assert_eq!(files(), 0);
     }
 
     #[test]
