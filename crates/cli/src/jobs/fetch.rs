@@ -5,10 +5,11 @@ use super::id;
 use crate::call::outputs;
 use crate::failure::Failure;
 use crate::progress;
+use crate::replace;
 use crate::results::{Results, SHOWN, print_times};
 use crate::target::Target;
 use clap::Args;
-use farcall_client::{Argument, Interface, JobId, zeroed};
+use farcall_client::{Argument, DurableCall, Interface, JobId, zeroed};
 use farcall_idl::{ArrayLayout, Layout};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -106,14 +107,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     if arguments.forget {
-        if let Some(name) = results.inexact() {
-            return Err(Failure::failed(format!(
-                "the server keeps the call: `{name}` has strings that are not UTF-8, whose bytes \
-                 cannot be printed; write them to a file with -o {name}=FILE"
-            )));
-        }
-        job.forget()?;
+        forget(&job, &results)?;
     }
+    Ok(())
+}
+
+/// Lets the server delete the call, if its results are here for good.
+fn forget(job: &DurableCall, results: &Results<'_>) -> Result<(), Failure> {
+    if let Some(name) = results.inexact() {
+        return Err(Failure::failed(format!(
+            "the server keeps the call: `{name}` has strings that are not UTF-8, whose bytes \
+             cannot be printed; write them to a file with -o {name}=FILE"
+        )));
+    }
+    for path in results.outputs.values() {
+        replace::sync(path).map_err(|error| {
+            Failure::cannot("write", path.display(), error).of("the server keeps the call")
+        })?;
+    }
+    job.forget()?;
     Ok(())
 }
 
