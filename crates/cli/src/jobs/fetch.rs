@@ -106,10 +106,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             print_times(&outcome);
         }
     }
-    if arguments.forget {
-        forget(&job, &results)?;
+    match arguments.forget {
+        true => forget(&job, &results),
+        false => {
+            results.warn_of_inexact();
+            Ok(())
+        }
     }
-    Ok(())
 }
 
 /// Lets the server delete the call, if its results are here for good.
