@@ -147,22 +147,20 @@ impl Sandbox {
         own: Own,
     ) -> (Option<Coverer>, Vec<SandboxError>) {
         let mut missing = self.limit_processes();
-        if !self.namespaces().mounts {
-            return (None, missing);
+        let mut coverer = None;
+        if self.namespaces().mounts {
+            let mounted = mounts::mount_own(folder, own);
+            missing.extend(mounted.into_iter().map(SandboxError::from));
+            match Coverer::start() {
+                Ok(started) => coverer = Some(started),
+                Err(error) => missing.push(SandboxError::Thread(error)),
+            }
         }
-        let mounted = mounts::mount_own(folder, own);
-        missing.extend(mounted.into_iter().map(SandboxError::from));
-        let coverer = Coverer::start().map_err(SandboxError::Thread);
+        // Also where only the mounts are refused: a user namespace has given it these rights.
         if self.user.is_none() {
             drop_rights();
         }
-        match coverer {
-            Ok(coverer) => (Some(coverer), missing),
-            Err(error) => {
-                missing.push(error);
-                (None, missing)
-            }
-        }
+        (coverer, missing)
     }
 
     /// Builds the walls around processes on one node that compute together, from inside the process
