@@ -428,12 +428,19 @@ fn launcher(config: &Config, command: WorkerCommand) -> io::Result<Launcher> {
     let settings = config.queue.settings(&config.workers);
     let elements = config.workers.elements();
     let walls = walls(config)?;
+    let Parallel { engine, launcher } = &config.parallel;
+    if *engine == Engine::Gang && !launcher.is_empty() {
+        tracing::warn!(
+            "parallel.launcher has no effect beside parallel.engine = \"gang\", with which the \
+             gang daemon starts the processes: leave one of the two out"
+        );
+    }
     Ok(Launcher {
         nursery: Nursery::open()?,
-        parallel: config.parallel.launcher.clone(),
+        parallel: launcher.clone(),
         gang: Some(Gang {
             control: config.gang.control.clone(),
-            is_engine: config.parallel.engine == Engine::Gang,
+            is_engine: *engine == Engine::Gang,
             processors: config.gang.processors,
         }),
         command,
