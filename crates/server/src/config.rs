@@ -529,7 +529,9 @@ fn gpus(wanted: Option<u32>, visible: Option<&str>, found: usize) -> io::Result<
     let mut names: Vec<String> = match visible {
         Some(names) => {
             let names = names.split(',').map(str::trim);
+            // CUDA sees no GPU from a negative number on: people hide all of them with -1.
             names
+                .take_while(|name| !name.starts_with('-'))
                 .filter(|name| !name.is_empty())
                 .map(str::to_string)
                 .collect()
