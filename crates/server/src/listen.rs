@@ -11,7 +11,7 @@ use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, chown};
 use std::os::unix::net::{SocketAddr as SocketName, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -45,10 +45,22 @@ pub(crate) struct SocketPath {
 }
 
 impl SocketPath {
-    /// Takes the place of the socket of another server.
+    /// Takes the place of the socket of another server. Whom its operator lets connect there can go
+    /// on.
     fn take_over(&self) -> io::Result<()> {
-        let beside = self.beside.as_ref();
-        beside.map_or(Ok(()), |beside| fs::rename(beside, &self.path))
+        let Some(beside) = &self.beside else {
+            return Ok(());
+        };
+        let user = rustix::process::geteuid().as_raw();
+        let is_own = |found: &fs::Metadata| found.file_type().is_socket() && found.uid() == user;
+        let found = fs::symlink_metadata(&self.path).ok();
+        if let Some(before) = found.filter(is_own)
+            // With another group, its permissions would be for others.
+            && chown(beside, None, Some(before.gid())).is_ok()
+        {
+            fs::set_permissions(beside, before.permissions())?;
+        }
+        fs::rename(beside, &self.path)
     }
 }
 
@@ -351,6 +363,8 @@ impl Drop for Listener {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixDatagram;
 
     #[test]
@@ -392,6 +406,18 @@ mod tests {
         assert!(UnixStream::connect(&path).is_ok());
         drop(next);
         assert_eq!(files(), 0);
+    }
+
+    #[test]
+    fn who_could_connect_to_the_server_before_can_connect_to_the_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let _before = Listener::unix(&path, false).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o646)).unwrap();
+        let next = Listener::unix(&path, true).unwrap();
+        next.open(true).unwrap();
+        let mode = fs::symlink_metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o646);
     }
 
     #[test]
