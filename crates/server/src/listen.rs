@@ -64,6 +64,11 @@ impl SocketPath {
     }
 }
 
+/// Where the socket is made that takes the place of the one at a path.
+pub(crate) fn fresh_name(path: &Path) -> PathBuf {
+    path.with_extension(format!("{}.new", std::process::id()))
+}
+
 fn place(path: &Path) -> io::Result<SocketPath> {
     Ok(SocketPath {
         path: path.to_path_buf(),
@@ -157,7 +162,7 @@ impl Listener {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
         }
         if beside {
-            let fresh = path.with_extension(format!("{}.new", std::process::id()));
+            let fresh = fresh_name(path);
             let listener = UnixListener::bind(&fresh)?;
             listener.set_nonblocking(true)?;
             let made = SocketPath {
