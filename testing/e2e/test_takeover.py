@@ -6,7 +6,7 @@ import pytest
 from servers import FARCALL, NAP, ServerProcess, add_tokens, wait_until
 
 
-@pytest.mark.parametrize("way", ["tls", "tokens", "other token"])
+@pytest.mark.parametrize("way", ["tls", "tokens", "other token", "other token, Unix socket"])
 def test_a_server_that_asks_for_tls_or_tokens_is_replaced(tmp_path, way):
     idl, folder = tmp_path / "nap.idl", tmp_path / "access"
     idl.write_text(NAP)
@@ -17,7 +17,9 @@ def test_a_server_that_asks_for_tls_or_tokens_is_replaced(tmp_path, way):
     else:
         [token] = add_tokens(folder, "alice")
         options, proof = ["--tokens", str(folder)], {"token": token}
-    environment = {"FARCALL_TOKEN": token} if way == "other token" else {}
+    if way.endswith("Unix socket"):
+        options.extend(["--unix", str(tmp_path / "socket")])
+    environment = {"FARCALL_TOKEN": token} if way.startswith("other token") else {}
     first = ServerProcess(idl, options=options)
     try:
         client = first.connect(**proof)

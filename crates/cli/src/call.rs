@@ -154,12 +154,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<(), Failure> {
             print_times(&outcome);
         }
     }
-    if let Some(name) = shown.inexact() {
-        failure::say(format_args!(
-            "warning: `{name}` has strings that are not UTF-8, whose bytes cannot be printed; \
-             -o {name}=FILE writes them"
-        ));
-    }
+    shown.warn_of_inexact();
     written?;
     // Nor does a trace.
     traced.unwrap_or(Ok(()))

@@ -187,8 +187,9 @@ fn revoke(folder: &Path, name: &str) -> Result<(), Failure> {
     let list = list.signed_by(&authority).map_err(Failure::failed)?;
     let pem = list.pem().map_err(Failure::failed)?;
     let (path, new) = (folder.join("revoked.pem"), folder.join("revoked.pem.new"));
-    // Servers read the old list or the new one.
-    fs::write(&new, pem).map_err(|error| failed(&new, error))?;
+    // Servers read the old list or the new one, also after a loss of power.
+    let written = File::create(&new).and_then(|mut file| fill(&mut file, &pem));
+    written.map_err(|error| failed(&new, error))?;
     fs::rename(&new, &path).map_err(|error| failed(&path, error))?;
     println!("{}", path.display());
     failure::say(format_args!(

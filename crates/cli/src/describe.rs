@@ -128,12 +128,7 @@ fn estimate(function: &Function, arguments: &Arguments) -> Result<(), Failure> {
         );
         return Ok(());
     }
-    let width = offers
-        .iter()
-        .map(|offer| offer.address.len())
-        .max()
-        .unwrap_or(0)
-        .max(6);
+    let width = plain::width(offers.iter().map(|offer| offer.address.len())).max(6);
     println!(
         "{:width$} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}  x/     PEs",
         "server", "up", "wait", "compute", "down", "total s", "others"

@@ -190,9 +190,11 @@ fn library(what: &'static str, name: &str, symbol: &str, package: &str) -> Findi
 }
 
 fn compiler() -> Finding {
-    let named = std::env::var("CC").ok().filter(|name| !name.is_empty());
-    let name = named.unwrap_or_else(|| "cc".to_string());
-    match Command::new(&name).arg("--version").output() {
+    let name = farcall_library::compiler();
+    let mut words = name.split_whitespace();
+    let program = words.next().unwrap_or("cc");
+    let output = Command::new(program).args(words).arg("--version").output();
+    match output {
         Ok(output) if output.status.success() => {
             let text = String::from_utf8_lossy(&output.stdout);
             good("C compiler", text.lines().next().unwrap_or(&name))

@@ -4,6 +4,7 @@
 use crate::arrays::list;
 use crate::failure::Failure;
 use crate::form::Form;
+use crate::plain;
 use crate::target::Named;
 use clap::Args;
 use farcall_client::FunctionSummary;
@@ -29,7 +30,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let functions = server.functions()?;
     let lengths = functions.iter().map(|function| function.name.len());
-    let width = lengths.max().unwrap_or(0);
+    let width = plain::width(lengths);
     let to_json = |one: &FunctionSummary| json!({ "name": one.name, "title": one.title });
     let line = |one: &FunctionSummary| format!("{:width$}  {}", one.name, one.title);
     arguments.form.list("functions", &functions, to_json, line);

@@ -3,6 +3,15 @@
 
 use std::fmt::{self, Display, Write};
 
+/// Columns of a table's first column, at most. What comes from others can be of any length, and a
+/// width beyond 65535 would be a panic.
+const MOST_WIDTH: usize = 100;
+
+/// The width of a column of texts with these lengths. A longer one moves what follows it.
+pub(crate) fn width(lengths: impl Iterator<Item = usize>) -> usize {
+    lengths.max().unwrap_or(0).min(MOST_WIDTH)
+}
+
 /// A text in one line, which changes nothing on a terminal: control characters are escaped.
 pub(crate) fn one_line(text: &str) -> String {
     let mut line = OneLine(String::new());
@@ -60,5 +69,12 @@ mod tests {
             "a\n\n\tb\\u{1b}]0;x\\u{7}c\n"
         );
         assert_eq!(text(""), "");
+    }
+
+    #[test]
+    fn a_long_text_does_not_move_the_columns_of_the_others_away() {
+        let columns = width([4, 1 << 20].into_iter());
+        assert_eq!(format!("{:columns$}|", "name").len(), MOST_WIDTH + 1);
+        assert_eq!(width(std::iter::empty()), 0);
     }
 }

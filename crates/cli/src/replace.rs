@@ -19,6 +19,20 @@ pub(crate) fn file(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) 
     draft.finish()
 }
 
+/// Lets a file that was written outlast a loss of power. What is no file, such as a device, has
+/// nothing to keep.
+pub(crate) fn sync(path: &Path) -> io::Result<()> {
+    if !fs::metadata(path)?.is_file() {
+        return Ok(());
+    }
+    OpenOptions::new().append(true).open(path)?.sync_all()?;
+    // Its name is in its folder, which not everybody can read and not every file system can sync.
+    if let Ok(place) = fs::canonicalize(path) {
+        let _ = File::open(folder_of(&place)).and_then(|folder| folder.sync_all());
+    }
+    Ok(())
+}
+
 /// A file that is written until `finish`. One that is given up before leaves the older file.
 pub(crate) enum Draft {
     /// It will replace the file at this place. It has no name before, and is gone if the command is
@@ -171,6 +185,17 @@ mod tests {
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o640);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_is_synced_where_it_is_and_a_device_has_nothing_to_sync() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.npy");
+        assert_eq!(sync(&path).unwrap_err().kind(), ErrorKind::NotFound);
+        file(&path, |out| out.write_all(b"first")).unwrap();
+        sync(&path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        sync(Path::new("/dev/null")).unwrap();
     }
 
     #[test]

@@ -151,6 +151,16 @@ impl Results<'_> {
         inexact.map(|(param, ..)| param.name.as_str())
     }
 
+    /// Says which strings were not printed as they are.
+    pub(crate) fn warn_of_inexact(&self) {
+        if let Some(name) = self.inexact() {
+            failure::say(format_args!(
+                "warning: `{name}` has strings that are not UTF-8, whose bytes cannot be printed; \
+                 -o {name}=FILE writes them"
+            ));
+        }
+    }
+
     pub(crate) fn print(&self, receipts: &[(usize, Receipt)]) {
         let order = self.interface.order();
         for (param, paths) in self.written() {

@@ -290,8 +290,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let pool = has_pool.then(|| pool(arguments, &metaserver, &cluster.signals));
     // It ends before the metaserver.
     let _pool = pool.transpose()?;
-    println!("page at {page}#{}", cluster.key);
-    std::io::stdout().flush()?;
+    // Where this cannot be written, the jobs of Slurm and the processes end in order.
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "page at {page}#{}", cluster.key).map_err(Failure::unsaid)?;
+    out.flush().map_err(Failure::unsaid)?;
+    drop(out);
     cluster.wait()
 }
 

@@ -5,6 +5,7 @@ mod folders;
 mod values;
 
 use crate::disk::StateSettings;
+use crate::listen::fresh_name;
 use crate::sources::{Connectors, Source, Sources};
 use farcall_access as access;
 use farcall_idl::MOST_GPUS;
@@ -353,6 +354,7 @@ impl Config {
             read: workers.read.clone(),
             write: workers.write.clone(),
             secrets: self.secrets(),
+            sockets: self.sockets(),
             network: workers.network,
             gpus: false,
             user: self.worker_user()?,
@@ -371,6 +373,14 @@ impl Config {
             .chain(self.access.audit.clone())
             .chain(self.record_folder());
         own.map(|path| folders::true_path(&path)).collect()
+    }
+
+    /// The Unix socket, and where it is until it takes the place of another one. A cover stays with
+    /// it then.
+    fn sockets(&self) -> Vec<PathBuf> {
+        let unix = self.unix.iter();
+        let both = unix.flat_map(|path| [path.clone(), fresh_name(path)]);
+        both.map(|path| folders::true_path(&path)).collect()
     }
 
     /// The folder of the record of calls, if there is one.
@@ -529,7 +539,9 @@ fn gpus(wanted: Option<u32>, visible: Option<&str>, found: usize) -> io::Result<
     let mut names: Vec<String> = match visible {
         Some(names) => {
             let names = names.split(',').map(str::trim);
+            // CUDA sees no GPU from a negative number on: people hide all of them with -1.
             names
+                .take_while(|name| !name.starts_with('-'))
                 .filter(|name| !name.is_empty())
                 .map(str::to_string)
                 .collect()

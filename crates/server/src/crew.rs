@@ -18,7 +18,8 @@ use farcall_worker::{
     Worker, is_parallel, no_process, remove_left_over,
 };
 use rustix::event::epoll::EventFlags;
-use rustix::fd::BorrowedFd;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, OwnedFd};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
@@ -34,6 +35,9 @@ pub(crate) struct Crew {
     pub(crate) workers: Beside<WorkerKey, Worker>,
     /// The library of each worker.
     bound_to: Beside<WorkerKey, usize>,
+    /// The doorbell of each worker. A function can ring and silence that of its own worker, and so
+    /// no worker has that of another one.
+    doorbells: Beside<WorkerKey, OwnedFd>,
     /// Those that have closed their connection and go on.
     lingering: Vec<WorkerKey>,
     /// The files of each library, as its first worker or the last reload found them.
@@ -66,6 +70,7 @@ impl Crew {
             gpus: config.queue.gpus()?,
             workers: Beside::default(),
             bound_to: Beside::default(),
+            doorbells: Beside::default(),
             lingering: Vec::new(),
             files: Vec::new(),
             walls_required: config.workers.walls_required,
@@ -144,7 +149,7 @@ impl Crew {
         action: Action,
         server: &Server,
         memories: &Memories,
-        (poll, doorbell): (&Poll, BorrowedFd<'_>),
+        poll: &Poll,
     ) -> Option<Event> {
         match action {
             Action::StartWorker {
@@ -153,7 +158,7 @@ impl Crew {
                 processes,
                 gpus,
             } => {
-                let started = self.start((worker, library), (processes, gpus), poll, doorbell);
+                let started = self.start((worker, library), (processes, gpus), poll);
                 return started.err().map(|error| {
                     self.unstarted = error.to_string();
                     let death = Death {
@@ -190,21 +195,29 @@ impl Crew {
         (key, library): (WorkerKey, usize),
         (processes, gpus): (u32, Gpus),
         poll: &Poll,
-        doorbell: BorrowedFd<'_>,
     ) -> io::Result<()> {
         let source = self.libraries.get(library);
         let source = source.ok_or(io::ErrorKind::NotFound)?;
+        let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let names = self.names(gpus);
         let worker = self
             .launcher
-            .start(source, processes, self.names(gpus), doorbell)?;
+            .start(source, processes, names, doorbell.as_fd())?;
         self.bound_to.insert(key, library);
+        // Each ring is an event of its own, so nobody has to read the number of rings.
+        let rings = EventFlags::IN | EventFlags::ET;
         let watched = poll
-            .watch(worker.socket(), Source::WorkerSocket(key), EventFlags::IN)
+            .watch(doorbell.as_fd(), Source::Doorbell, rings)
+            .and_then(|()| {
+                let source = Source::WorkerSocket(key);
+                poll.watch(worker.socket(), source, EventFlags::IN)
+            })
             .and_then(|()| {
                 let source = Source::WorkerOutput(key);
                 poll.watch(worker.output(), source, EventFlags::IN)
             });
         self.workers.insert(key, worker);
+        self.doorbells.insert(key, doorbell);
         if watched.is_err() {
             // Nobody would learn of its end.
             self.end(key, FailureKind::Internal, "cannot be watched".to_string());
@@ -330,6 +343,9 @@ impl Crew {
     pub(crate) fn bury(&mut self, key: WorkerKey, poll: &Poll) -> Option<Death> {
         let worker = self.workers.remove(key)?;
         self.bound_to.remove(key);
+        if let Some(doorbell) = self.doorbells.remove(key) {
+            poll.forget(&doorbell);
+        }
         self.lingering.retain(|lingering| *lingering != key);
         poll.forget(worker.socket());
         poll.forget(worker.output());
@@ -412,12 +428,19 @@ fn launcher(config: &Config, command: WorkerCommand) -> io::Result<Launcher> {
     let settings = config.queue.settings(&config.workers);
     let elements = config.workers.elements();
     let walls = walls(config)?;
+    let Parallel { engine, launcher } = &config.parallel;
+    if *engine == Engine::Gang && !launcher.is_empty() {
+        tracing::warn!(
+            "parallel.launcher has no effect beside parallel.engine = \"gang\", with which the \
+             gang daemon starts the processes: leave one of the two out"
+        );
+    }
     Ok(Launcher {
         nursery: Nursery::open()?,
-        parallel: config.parallel.launcher.clone(),
+        parallel: launcher.clone(),
         gang: Some(Gang {
             control: config.gang.control.clone(),
-            is_engine: config.parallel.engine == Engine::Gang,
+            is_engine: *engine == Engine::Gang,
             processors: config.gang.processors,
         }),
         command,
@@ -495,7 +518,6 @@ mod tests {
     use super::*;
     use crate::config::Workers;
     use std::fs;
-    use std::os::fd::AsFd;
 
     #[test]
     fn walls_cannot_be_required_without_a_sandbox() {
@@ -533,10 +555,10 @@ mod tests {
         let command = ("sleep".into(), vec!["1000".to_string()]);
         let mut crew = Crew::new(&config, (Catalog::default(), vec![library]), command).unwrap();
         let (poll, key) = (Poll::broken().unwrap(), WorkerKey::new(0, 1));
-        let doorbell = fs::File::open("/dev/null").unwrap();
-        let started = crew.start((key, 0), (1, Gpus::default()), &poll, doorbell.as_fd());
+        let started = crew.start((key, 0), (1, Gpus::default()), &poll);
         assert!(started.is_err());
         assert!(crew.workers.get(key).is_none() && crew.bound_to.get(key).is_none());
+        assert!(crew.doorbells.get(key).is_none());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
         let children = fs::read_dir("/proc/self/task").unwrap().map(|task| {
             let children = task.unwrap().path().join("children");

@@ -11,7 +11,7 @@ use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, chown};
 use std::os::unix::net::{SocketAddr as SocketName, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -40,12 +40,40 @@ pub(crate) struct Accepted {
 pub(crate) struct SocketPath {
     path: PathBuf,
     inode: u64,
+    /// Where the socket is until it takes the place of that of another server.
+    beside: Option<PathBuf>,
+}
+
+impl SocketPath {
+    /// Takes the place of the socket of another server. Whom its operator lets connect there can go
+    /// on.
+    fn take_over(&self) -> io::Result<()> {
+        let Some(beside) = &self.beside else {
+            return Ok(());
+        };
+        let user = rustix::process::geteuid().as_raw();
+        let is_own = |found: &fs::Metadata| found.file_type().is_socket() && found.uid() == user;
+        let found = fs::symlink_metadata(&self.path).ok();
+        if let Some(before) = found.filter(is_own)
+            // With another group, its permissions would be for others.
+            && chown(beside, None, Some(before.gid())).is_ok()
+        {
+            fs::set_permissions(beside, before.permissions())?;
+        }
+        fs::rename(beside, &self.path)
+    }
+}
+
+/// Where the socket is made that takes the place of the one at a path.
+pub(crate) fn fresh_name(path: &Path) -> PathBuf {
+    path.with_extension(format!("{}.new", std::process::id()))
 }
 
 fn place(path: &Path) -> io::Result<SocketPath> {
     Ok(SocketPath {
         path: path.to_path_buf(),
         inode: fs::symlink_metadata(path)?.ino(),
+        beside: None,
     })
 }
 
@@ -106,11 +134,13 @@ impl Listener {
         Ok(Listener::Tcp(shareable(address, only_ipv6)?, identity))
     }
 
-    /// Lets clients connect over TCP. With `beside`, another server of this user may listen on the
-    /// address, and clients that connect meanwhile stay with it.
+    /// Lets clients connect. With `beside`, another server of this user may listen on the address,
+    /// and clients that have connected before stay with it.
     pub(crate) fn open(&self, beside: bool) -> io::Result<()> {
-        let Listener::Tcp(listener, _) = self else {
-            return Ok(());
+        let listener = match self {
+            Listener::Tcp(listener, _) => listener,
+            Listener::Unix(_, place) => return place.take_over(),
+            Listener::Local(..) => return Ok(()),
         };
         if !beside {
             // Another server may have taken the address while this one was starting.
@@ -123,8 +153,8 @@ impl Listener {
         Ok(listen(listener, BACKLOG)?)
     }
 
-    /// Listens on a path. Replaces the socket of a dead server; with `beside`, also that of a
-    /// running one.
+    /// Listens on a path. Replaces the socket of a dead server. With `beside`, replaces that of a
+    /// running one, which keeps its place until [`Listener::open`].
     pub(crate) fn unix(path: &Path, beside: bool) -> io::Result<Listener> {
         let found = fs::symlink_metadata(path).map(|meta| meta.file_type());
         if found.as_ref().is_ok_and(|kind| !kind.is_socket()) {
@@ -132,13 +162,15 @@ impl Listener {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
         }
         if beside {
-            let fresh = path.with_extension(format!("{}.new", std::process::id()));
+            let fresh = fresh_name(path);
             let listener = UnixListener::bind(&fresh)?;
             listener.set_nonblocking(true)?;
-            fs::rename(&fresh, path).inspect_err(|_| {
-                let _ = fs::remove_file(&fresh);
-            })?;
-            return Ok(Listener::Unix(listener, place(path)?));
+            let made = SocketPath {
+                path: path.to_path_buf(),
+                beside: Some(fresh.clone()),
+                ..place(&fresh)?
+            };
+            return Ok(Listener::Unix(listener, made));
         }
         // Other errors come from a socket that is alive: one of another user, or of another kind.
         let is_refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
@@ -322,10 +354,13 @@ fn set_option(
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Listener::Unix(_, SocketPath { path, inode }) = self
-            && fs::symlink_metadata(&*path).is_ok_and(|meta| meta.ino() == *inode)
-        {
-            let _ = fs::remove_file(path);
+        let Listener::Unix(_, place) = self else {
+            return;
+        };
+        for path in place.beside.iter().chain([&place.path]) {
+            if fs::symlink_metadata(path).is_ok_and(|meta| meta.ino() == place.inode) {
+                let _ = fs::remove_file(path);
+            }
         }
     }
 }
@@ -333,6 +368,8 @@ impl Drop for Listener {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
     use std::os::unix::net::UnixDatagram;
 
     #[test]
@@ -353,6 +390,39 @@ mod tests {
         second.open(false).unwrap();
         let taken = Listener::tcp(all[1], &all[1..], None, false);
         assert_eq!(taken.err().unwrap().kind(), io::ErrorKind::AddrInUse);
+    }
+
+    /// As when one of its libraries cannot be loaded: clients still find the server before.
+    #[test]
+    fn a_takeover_that_fails_leaves_the_socket_of_the_server_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let inode = || place(&path).unwrap().inode;
+        let files = || fs::read_dir(folder.path()).unwrap().count();
+        let before = Listener::unix(&path, false).unwrap();
+        let first = inode();
+        drop(Listener::unix(&path, true).unwrap());
+        assert_eq!((inode(), files()), (first, 1));
+        let next = Listener::unix(&path, true).unwrap();
+        assert_eq!(inode(), first);
+        next.open(true).unwrap();
+        assert_ne!(inode(), first);
+        drop(before);
+        assert!(UnixStream::connect(&path).is_ok());
+        drop(next);
+        assert_eq!(files(), 0);
+    }
+
+    #[test]
+    fn who_could_connect_to_the_server_before_can_connect_to_the_next_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let _before = Listener::unix(&path, false).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o646)).unwrap();
+        let next = Listener::unix(&path, true).unwrap();
+        next.open(true).unwrap();
+        let mode = fs::symlink_metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o646);
     }
 
     #[test]

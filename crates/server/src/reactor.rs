@@ -47,7 +47,8 @@ const LAST_RECORDS: Duration = Duration::from_millis(1500);
 
 /// Wake-ups other than sockets.
 struct Bells {
-    /// Rung by threads, and by workers that finish while this thread sleeps.
+    /// Rung by threads. Each worker has a doorbell of its own, which it rings when it finishes
+    /// while this thread sleeps.
     doorbell: OwnedFd,
     /// Readable after SIGTERM or SIGINT.
     signals: UnixStream,

@@ -537,7 +537,8 @@ pub struct Run<'a> {
     pub message: &'a [u8],
 }
 
-/// Sends one message with descriptors.
+/// Sends one message with descriptors. It never waits: a function that has taken its worker over
+/// may read nothing more.
 pub(crate) fn send(
     socket: &OwnedFd,
     bytes: &[u8],
@@ -548,15 +549,15 @@ pub(crate) fn send(
     if !descriptors.is_empty() {
         ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
     }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     loop {
-        match sendmsg(
-            socket,
-            &[IoSlice::new(bytes)],
-            &mut ancillary,
-            SendFlags::NOSIGNAL,
-        ) {
+        match sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, flags) {
             Ok(_) => return Ok(()),
             Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                let text = "it does not read its messages";
+                return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
+            }
             Err(error) => return Err(error.into()),
         }
     }
@@ -647,6 +648,20 @@ mod tests {
         }
         assert_eq!(unmapped, Vec::from_iter(1..=COUNT));
         assert_eq!((worker.mapped.bytes, worker.mapped.stale.len()), (0, 0));
+        worker.bury();
+    }
+
+    /// A function can make callbacks and leave the answers in the socket.
+    #[test]
+    fn answers_that_a_worker_does_not_read_do_not_make_the_server_wait() {
+        let (worker, _theirs, _ring) = worker();
+        let answer = CallbackAnswer {
+            data: Vec::new(),
+            big_endian: false,
+        };
+        let refused = (0..100_000).find_map(|_| worker.answer(&answer).err());
+        let refused = refused.expect("the socket is full").to_string();
+        assert_eq!(refused, "it does not read its messages");
         worker.bury();
     }
 

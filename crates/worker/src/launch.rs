@@ -75,7 +75,7 @@ impl Start {
     /// Why a worker cannot be told this: JSON has only paths that are UTF-8.
     fn not_told(&self, error: &serde_json::Error) -> io::Error {
         let sandbox = self.sandbox.iter();
-        let walls = sandbox.flat_map(|one| [&one.read, &one.write, &one.secrets]);
+        let walls = sandbox.flat_map(|one| [&one.read, &one.write, &one.secrets, &one.sockets]);
         let own = [&self.path, &self.folder].into_iter().chain(&self.compiled);
         let mut all = own.chain(walls.flatten());
         let text = match all.find(|path| path.to_str().is_none()) {

@@ -144,7 +144,7 @@ pub(crate) struct Cover {
     pub(crate) shared: Vec<PathBuf>,
     /// Files and folders that nobody may read.
     pub(crate) secrets: Vec<PathBuf>,
-    /// Folders that the user of the functions cannot enter, with needed folders inside.
+    /// Folders that are not for the functions, with needed folders inside. None is in another one.
     pub(crate) closed: Vec<PathBuf>,
 }
 

@@ -60,11 +60,19 @@ pub(crate) struct Welcome {
 /// Makes the socket for the first process, and the file for all processes.
 pub(crate) fn prepare(folder: &Path, start: &[u8], user: Option<u32>) -> io::Result<OwnedFd> {
     fs::write(folder.join(START), start)?;
+    let name = folder.join(SOCKET);
+    let address = SocketAddrUnix::new(&name).map_err(|error| {
+        let text = format!(
+            "{}: {error}; name a folder with a shorter path (workers.folder in the configuration)",
+            name.display()
+        );
+        io::Error::new(io::ErrorKind::InvalidInput, text)
+    })?;
     let socket = seqpacket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
-    bind(&socket, &SocketAddrUnix::new(folder.join(SOCKET))?)?;
+    bind(&socket, &address)?;
     listen(&socket, 1)?;
     // The processes of another user may connect.
-    chown(folder.join(SOCKET), user, None)?;
+    chown(&name, user, None)?;
     Ok(socket)
 }
 
@@ -383,4 +391,18 @@ fn own(interface: &Interface, array: &ArrayLayout) -> Vec<u128> {
             0
         }
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_of_a_path_that_is_too_long_names_the_setting() {
+        let folder = tempfile::tempdir().unwrap();
+        let long = folder.path().join("x".repeat(120));
+        fs::create_dir(&long).unwrap();
+        let error = prepare(&long, b"{}", None).unwrap_err().to_string();
+        assert!(error.contains("workers.folder"), "{error}");
+    }
 }

@@ -46,6 +46,8 @@ const PRIVATE: [&str; 8] = [
     "/dev/pts",
     "/dev/mqueue",
 ];
+/// The folders of the sessions of users, where programs of each user listen at sockets.
+const SESSIONS: &str = "/run/user";
 /// Most entries of one folder that get rules of their own.
 const MOST_ENTRIES: usize = 4096;
 /// The version of Landlock that is requested; older kernels have fewer features.
@@ -60,6 +62,9 @@ pub struct Sandbox {
     pub write: Vec<PathBuf>,
     /// The server's own files, which it can never read.
     pub secrets: Vec<PathBuf>,
+    /// The sockets at which the server listens, to which it can never connect.
+    #[serde(default)]
+    pub sockets: Vec<PathBuf>,
     /// Whether it may have sockets.
     pub network: bool,
     /// Whether it computes on GPUs. CUDA names the threads that it starts, and makes a socket by
@@ -147,22 +152,20 @@ impl Sandbox {
         own: Own,
     ) -> (Option<Coverer>, Vec<SandboxError>) {
         let mut missing = self.limit_processes();
-        if !self.namespaces().mounts {
-            return (None, missing);
+        let mut coverer = None;
+        if self.namespaces().mounts {
+            let mounted = mounts::mount_own(folder, own);
+            missing.extend(mounted.into_iter().map(SandboxError::from));
+            match Coverer::start() {
+                Ok(started) => coverer = Some(started),
+                Err(error) => missing.push(SandboxError::Thread(error)),
+            }
         }
-        let mounted = mounts::mount_own(folder, own);
-        missing.extend(mounted.into_iter().map(SandboxError::from));
-        let coverer = Coverer::start().map_err(SandboxError::Thread);
+        // Also where only the mounts are refused: a user namespace has given it these rights.
         if self.user.is_none() {
             drop_rights();
         }
-        match coverer {
-            Ok(coverer) => (Some(coverer), missing),
-            Err(error) => {
-                missing.push(error);
-                (None, missing)
-            }
-        }
+        (coverer, missing)
     }
 
     /// Builds the walls around processes on one node that compute together, from inside the process
@@ -218,15 +221,21 @@ impl Sandbox {
             }
         }
         closed.extend(self.beside(folder));
-        closed.sort();
-        closed.dedup();
+        let mut secrets = self.secrets.clone();
+        // A socket with a path is in no namespace. Who listens there may take a function for the
+        // user that it runs as, who can start programs and end the server.
+        if self.network || !self.is_alone() {
+            let sessions = fs::canonicalize(SESSIONS).ok();
+            closed.extend(sessions.filter(|path| path.is_dir()));
+            secrets.extend(self.sockets.iter().cloned());
+        }
         Cover {
             folder: folder.to_path_buf(),
             needed,
             writable: self.write.clone(),
             shared: self.read.iter().chain(&self.write).cloned().collect(),
-            secrets: self.secrets.clone(),
-            closed,
+            secrets,
+            closed: outermost(closed),
         }
     }
 
@@ -397,6 +406,14 @@ impl Sandbox {
     }
 }
 
+/// The folders that lie in none of the others. What lies in a covered folder is not there any more.
+fn outermost(mut folders: Vec<PathBuf>) -> Vec<PathBuf> {
+    folders.sort();
+    // An outer folder comes before those that lie in it.
+    folders.dedup_by(|inner, outer| inner.starts_with(outer));
+    folders
+}
+
 /// The first folder on the way to a path that a user cannot enter.
 fn first_closed(path: &Path, (user, group): (u32, u32)) -> Option<PathBuf> {
     let path = fs::canonicalize(path).ok()?;
@@ -466,6 +483,38 @@ fn open_all_but(path: &Path, hidden: &[&Path], open: &mut Vec<PathBuf>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_within_a_covered_one_is_not_covered_again() {
+        let folders = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let all = ["/b/c", "/a", "/a.b", "/b", "/a/b/c", "/b/c/d", "/a"];
+        assert_eq!(outermost(folders(&all)), folders(&["/a", "/a.b", "/b"]));
+    }
+
+    #[test]
+    fn functions_with_sockets_do_not_see_those_of_the_servers_user() {
+        let Ok(sessions) = fs::canonicalize(SESSIONS) else {
+            return eprintln!("SKIPPED: there is no {SESSIONS}");
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let socket = PathBuf::from("/run/farcall.sock");
+        let hides = |reach, network| {
+            let sandbox = Sandbox {
+                sockets: vec![socket.clone()],
+                network,
+                reach,
+                ..Sandbox::default()
+            };
+            let cover = sandbox.cover(folder.path(), Vec::new());
+            (
+                cover.closed.contains(&sessions),
+                cover.secrets.contains(&socket),
+            )
+        };
+        assert_eq!(hides(Reach::Alone, false), (false, false));
+        assert_eq!(hides(Reach::Alone, true), (true, true));
+        assert_eq!(hides(Reach::Node, false), (true, true));
+    }
 
     #[test]
     fn all_but_the_hidden_is_open() {

@@ -49,12 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// Prints named data.
 pub(crate) fn print(data: &[DataStatus]) {
     let name = |one: &DataStatus| one.name.to_string();
-    let width = data
-        .iter()
-        .map(|one| name(one).len())
-        .max()
-        .unwrap_or(0)
-        .max(4);
+    let width = plain::width(data.iter().map(|one| name(one).len())).max(4);
     println!(
         "{:width$} {:>7} {:>14}  {:24} holders",
         "data", "version", "bytes", "array"

@@ -5,13 +5,15 @@ use super::id;
 use crate::call::outputs;
 use crate::failure::Failure;
 use crate::progress;
+use crate::replace;
 use crate::results::{Results, SHOWN, print_times};
 use crate::target::Target;
 use clap::Args;
-use farcall_client::{Argument, Interface, JobId, zeroed};
+use farcall_client::{Argument, DurableCall, Interface, JobId, zeroed};
 use farcall_idl::{ArrayLayout, Layout};
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 
 /// Wait for the end of a durable call, and fetch its results
 ///
@@ -60,8 +62,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let (interface, layout) = (submitted.interface(), submitted.layout());
     let outputs = outputs(&arguments.output, interface)?;
-    if arguments.forget && !arguments.json && outputs.is_empty() {
-        check_forgotten(interface, layout)?;
+    if arguments.forget && !arguments.json {
+        check_forgotten(interface, layout, &outputs)?;
     }
     let mut arrays = BTreeMap::new();
     for array in layout
@@ -104,31 +106,49 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             print_times(&outcome);
         }
     }
-    if arguments.forget {
-        if let Some(name) = results.inexact() {
-            return Err(Failure::failed(format!(
-                "the server keeps the call: `{name}` has strings that are not UTF-8, whose bytes \
-                 cannot be printed; write them to a file with -o {name}=FILE"
-            )));
+    match arguments.forget {
+        true => forget(&job, &results),
+        false => {
+            results.warn_of_inexact();
+            Ok(())
         }
-        job.forget()?;
     }
+}
+
+/// Lets the server delete the call, if its results are here for good.
+fn forget(job: &DurableCall, results: &Results<'_>) -> Result<(), Failure> {
+    if let Some(name) = results.inexact() {
+        return Err(Failure::failed(format!(
+            "the server keeps the call: `{name}` has strings that are not UTF-8, whose bytes \
+             cannot be printed; write them to a file with -o {name}=FILE"
+        )));
+    }
+    for path in results.outputs.values() {
+        replace::sync(path).map_err(|error| {
+            Failure::cannot("write", path.display(), error).of("the server keeps the call")
+        })?;
+    }
+    job.forget()?;
     Ok(())
 }
 
 /// Fails if the command would print only a part of a result, which the server then deletes. Long
-/// arrays are cut, and numbers with a fraction are rounded.
-fn check_forgotten(interface: &Interface, layout: &Layout) -> Result<(), Failure> {
+/// arrays are cut, and numbers with a fraction are rounded. Those that a file gets are whole there.
+fn check_forgotten(
+    interface: &Interface,
+    layout: &Layout,
+    files: &BTreeMap<usize, PathBuf>,
+) -> Result<(), Failure> {
     let is_whole = |array: &ArrayLayout| {
         let most = SHOWN as u64 * u64::from(array.element_bytes);
         let is_short = array.client_bytes <= most && array.element.is_integer();
         is_short || array.client_bytes == 0
     };
-    let returned = layout
+    let printed = layout
         .arrays
         .iter()
-        .filter(|array| array.mode.is_returned());
-    let cut = returned.filter(|array| !is_whole(array));
+        .filter(|array| array.mode.is_returned() && !files.contains_key(&array.param));
+    let cut = printed.filter(|array| !is_whole(array));
     let cut: Vec<&str> = cut
         .map(|array| interface.params[array.param].name.as_str())
         .collect();
@@ -154,7 +174,7 @@ mod tests {
             let layout = interface
                 .layout(&[Some(Scalar::Int(n)), None], &[])
                 .unwrap();
-            check_forgotten(&interface, &layout)
+            check_forgotten(&interface, &layout, &BTreeMap::new())
         };
         let counts = "Define f(IN int n, OUT int m[n]) Calls \"C\" f(n, m);";
         assert!(checked(counts, 8).is_ok());
@@ -164,5 +184,19 @@ mod tests {
         assert!(checked(rounded, 1).is_err());
         let sent = "Define f(IN int n, IN double x[n]) Calls \"C\" f(n, x);";
         assert!(checked(sent, 9).is_ok());
+    }
+
+    #[test]
+    fn a_result_beside_one_that_a_file_gets_is_not_forgotten_either() {
+        let text = "Define f(IN int n, OUT double x[n], OUT double y[n]) Calls \"C\" f(n, x, y);";
+        let interface = farcall_idl::parse_interface(text).unwrap();
+        let scalars = [Some(Scalar::Int(9)), None, None];
+        let layout = interface.layout(&scalars, &[]).unwrap();
+        let mut files = BTreeMap::from([(1, PathBuf::from("x.npy"))]);
+        let failure = check_forgotten(&interface, &layout, &files).unwrap_err();
+        let told = failure.to_string();
+        assert!(told.contains("`y`") && !told.contains("`x`"), "{told}");
+        files.insert(2, PathBuf::from("y.npy"));
+        assert!(check_forgotten(&interface, &layout, &files).is_ok());
     }
 }

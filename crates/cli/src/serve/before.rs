@@ -2,7 +2,7 @@
 //! TLS or tokens does not take a client over TCP for its own user. A signal tells it instead.
 
 use crate::failure::Failure;
-use farcall_client::{Error, Fault, Options, Server};
+use farcall_client::{Credentials, Error, Fault, Options, Server};
 use farcall_quantity::counted;
 use farcall_server::Config;
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, getpid, pidfd_open, pidfd_send_signal};
@@ -42,7 +42,12 @@ impl Before {
             (None, Some(address)) => processes(*address),
             _ => Vec::new(),
         };
-        match Server::connect(&address, Options::default()) {
+        let mut options = Options::default();
+        if config.unix.is_some() {
+            // There the server knows the user of this process, whom a token would make another one.
+            options.credentials = Credentials::anonymous();
+        }
+        match Server::connect(&address, options) {
             Ok(server) => Ok(Before {
                 server: Some(server),
                 processes,

@@ -28,10 +28,12 @@ pub(super) fn run(arguments: &Arguments, signals: &UnixStream) -> Result<(), Fai
         secret: &super::key()?,
         log: arguments.log(),
     };
-    let mut stack =
-        Stack::start(&shape, &mut |line| println!("{line}")).map_err(Failure::failed)?;
-    println!("{}", directions(&stack));
-    std::io::stdout().flush()?;
+    let mut out = std::io::stdout();
+    // Where a line cannot be written, the next one after the start ends the lab in order.
+    let mut tell = |line: &str| drop(writeln!(out, "{line}"));
+    let mut stack = Stack::start(&shape, &mut tell).map_err(Failure::failed)?;
+    writeln!(out, "{}", directions(&stack)).map_err(Failure::unsaid)?;
+    out.flush().map_err(Failure::unsaid)?;
     while !super::signalled(signals, super::TICK)? {
         if let Some(what) = stack.ended().map_err(Failure::failed)? {
             let text = format!("{what} has ended; the lab ends with it");

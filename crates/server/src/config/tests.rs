@@ -277,6 +277,8 @@ fn gpus_are_those_that_cuda_would_see() {
     assert_eq!(names(None, Some("2, GPU-8a"), 8), "2 GPU-8a");
     assert_eq!(names(Some(1), Some("2,3"), 8), "2");
     assert_eq!(names(None, Some(""), 8), "");
+    assert_eq!(names(None, Some("-1"), 8), "");
+    assert_eq!(names(None, Some("2,-1,3"), 8), "2");
     let error = gpus(Some(3), Some("2,3"), 8).unwrap_err().to_string();
     assert!(
         error.starts_with("3 GPUs are wanted, and there are 2"),

@@ -4,7 +4,6 @@
 
 use super::Reactor;
 use farcall_server_proto::{Action, Event};
-use rustix::fd::AsFd;
 use std::io;
 
 impl Reactor {
@@ -75,9 +74,8 @@ impl Reactor {
             Action::Note(line) => self.operator.note(line),
             Action::Trace(traced) => self.operator.trace(traced),
             other => {
-                let bells = (&self.poll, self.bells.doorbell.as_fd());
                 let (server, memories) = (&self.server, &self.memories);
-                return self.crew.execute(other, server, memories, bells);
+                return self.crew.execute(other, server, memories, &self.poll);
             }
         }
         None

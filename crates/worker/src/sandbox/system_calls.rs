@@ -119,9 +119,12 @@ const NAMESPACES: [libc::c_int; 7] = [
 ];
 
 /// System calls that are refused unless processes compute together. Shared memory of System V
-/// belongs to no file system, whose size would bound it.
-const REFUSED_ALONE: [i64; 3] = [
+/// belongs to no file system, whose size would bound it. Where a worker has no IPC namespace of its
+/// own, it could also use that of others, whose numbers everybody can read.
+const REFUSED_ALONE: [i64; 5] = [
     libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
 ];
