@@ -100,7 +100,8 @@ def test_a_group_is_auto_or_a_number():
 def interface(convention="C"):
     def parameter(name, mode, *shape):
         shape = list(shape) if convention == "C" else list(reversed(shape))
-        return types.SimpleNamespace(name=name, mode=mode, shape=shape)
+        dtype = "float64" if shape else "int32"
+        return types.SimpleNamespace(name=name, mode=mode, shape=shape, dtype=dtype)
 
     return types.SimpleNamespace(
         convention=convention,
@@ -140,6 +141,51 @@ def test_an_entry_with_a_mask_is_refused():
     stack = Stack.of(interface(), entries[0], {"n": 2})
     with pytest.raises(ValueError, match=r"boxes: .* mask would be lost"):
         stack.join(entries)
+
+
+def test_numbers_and_lists_get_the_type_of_the_parameter():
+    of = interface()
+    types_of = {parameter.name: parameter for parameter in of.parameters}
+    types_of["boxes"].dtype, types_of["weights"].dtype = "int32", "float32"
+    entries = [{"boxes": [1, 2], "weights": 0.5}, {"boxes": [3, 4], "weights": 1}]
+    joined = Stack.of(of, entries[0], {"n": 2}).join(entries)
+    assert (joined["boxes"].dtype, joined["weights"].dtype) == (np.int32, np.float32)
+    assert joined["boxes"].tolist() == [[1, 2], [3, 4]]
+    assert joined["weights"].tolist() == [0.5, 1.0]
+    entries = [{"boxes": list(np.arange(2)), "weights": np.float64(0.5)}]
+    joined = Stack.of(of, entries[0], {"n": 2}).join(entries)
+    assert (joined["boxes"].dtype, joined["weights"].dtype) == (np.int32, np.float32)
+    # An array has a type of its own, which the call checks.
+    arrays = [{"boxes": np.array([1, 2]), "weights": 0.5}, {"boxes": [3, 4], "weights": 1}]
+    joined = Stack.of(of, arrays[0], {"n": 2}).join(arrays)
+    assert joined["boxes"].dtype == np.int64
+    # Nor is a fraction an integer.
+    fractions = [{"boxes": [1.5, 2], "weights": 0.5}]
+    assert Stack.of(of, fractions[0], {"n": 2}).join(fractions)["boxes"].dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("boxes", "weights", "lost"),
+    [
+        ([1 << 31, 2], 0.5, r"boxes: .* 2147483648, which int32 cannot hold"),
+        ([1, 2], (1 << 24) + 1, r"weights: .* 16777217, which float32 cannot hold"),
+        ([1, 2], 1e300, r"weights: .* 1e\+300, which float32 cannot hold"),
+    ],
+)
+def test_a_number_that_the_parameter_cannot_hold_is_refused(boxes, weights, lost):
+    of = interface()
+    of.parameters[2].dtype, of.parameters[3].dtype = "int32", "float32"
+    entries = [{"boxes": boxes, "weights": weights}]
+    with pytest.raises(ValueError, match=lost):
+        Stack.of(of, entries[0], {"n": 2}).join(entries)
+
+
+def test_an_integer_among_floats_is_not_rounded():
+    entries = [{"boxes": [(1 << 53) + 1, 0.5]}, {"boxes": np.array([1.0, 2.0])}]
+    for some in (entries, entries[:1]):
+        stack = Stack.of(interface(), some[0], {"n": 2})
+        with pytest.raises(ValueError, match=r"9007199254740993, which float64 would round"):
+            stack.join(some)
 
 
 def test_other_entries_are_calls_of_their_own():

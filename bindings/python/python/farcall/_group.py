@@ -103,6 +103,7 @@ class Stack:
         """`count` is the name of the parameter."""
         self._count = count
         self._axis = _outer_axis(interface)
+        self._dtypes = {p.name: p.dtype for p in interface.parameters}
         returned = [p for p in interface.parameters if p.mode in ("OUT", "INOUT") and p.shape]
         self._split = [p.shape[self._axis] == count for p in returned]
         self._returned = [p.name for p in returned]
@@ -129,7 +130,7 @@ class Stack:
         if any(entry.keys() != entries[0].keys() for entry in entries):
             raise ValueError("the entries of a map with groups must have the same arguments")
         arguments = {
-            name: _stacked(name, [entry[name] for entry in entries], self._axis)
+            name: _stacked(name, [entry[name] for entry in entries], self._axis, self._dtypes[name])
             for name in entries[0]
         }
         return {**arguments, self._count: len(entries)}
@@ -223,12 +224,15 @@ def _place(value: Any) -> tuple[str, Any] | None:
     return None if 0 in described["shape"] else ("memory", described["data"][0])
 
 
-def _stacked(name: str, values: list[Any], axis: int) -> Any:
-    """The values of an argument as one array, which has the same numbers."""
+def _stacked(name: str, values: list[Any], axis: int, dtype: str | None) -> Any:
+    """The values of an argument as one array, which has the same numbers.
+
+    As in a call, numbers and lists get the type of the parameter, `dtype`; arrays keep their own.
+    """
     # `farcall.offload.enable` must come before NumPy is imported.
     import numpy as np  # noqa: PLC0415
 
-    from ._arrays import UNMASKED, inexact  # noqa: PLC0415
+    from ._arrays import UNMASKED, inexact, rounded  # noqa: PLC0415
 
     if any(isinstance(value, np.ma.MaskedArray) for value in values):
         raise ValueError(f"{name}: an entry is a masked array: {UNMASKED}")
@@ -236,13 +240,39 @@ def _stacked(name: str, values: list[Any], axis: int) -> Any:
     stacked = np.stack(arrays, axis=axis)
     if len({array.dtype for array in arrays}) > 1:
         for array in arrays:
-            rounded = inexact(array, stacked.dtype)
-            if rounded:
+            lost = inexact(array, stacked.dtype)
+            if lost:
                 raise ValueError(
                     f"{name}: the entries have several types, and {stacked.dtype}, which holds all "
-                    f"of them, would round the integer {rounded}: give them as one type"
+                    f"of them, would round the integer {lost}: give them as one type"
                 )
-    return stacked
+    pairs = zip(values, arrays, strict=True)
+    plain = [
+        (v, array) for v, array in pairs if isinstance(v, np.generic) or not hasattr(v, "dtype")
+    ]
+    takes = stacked.dtype if dtype is None or len(plain) < len(values) else np.dtype(dtype)
+    for value, array in plain:
+        lost = rounded(value, array, takes) if takes.kind in "fc" else None
+        if lost:
+            raise ValueError(f"{name}: an entry has the integer {lost}, which {takes} would round")
+    return _converted(name, stacked, takes)
+
+
+# The kinds of numbers, and those that hold them if they are not too large.
+_HOLDERS = {"i": "iufc", "f": "fc", "c": "c"}
+
+
+def _converted(name: str, stacked: Any, dtype: Any) -> Any:
+    """The numbers in this type. The call refuses those of a kind that the type does not hold."""
+    from ._arrays import inexact, overflowing  # noqa: PLC0415
+
+    kind = stacked.dtype.kind
+    if stacked.dtype == dtype or dtype.kind not in _HOLDERS.get(kind, ""):
+        return stacked
+    lost = inexact(stacked, dtype) if kind == "i" else overflowing(stacked, dtype)
+    if lost:
+        raise ValueError(f"{name}: an entry has the number {lost}, which {dtype} cannot hold")
+    return stacked.astype(dtype)
 
 
 def _is_whole(value: Any, parameter: Parameter | None) -> bool:
