@@ -135,6 +135,30 @@ def test_entries_become_the_rows_of_one_call(convention):
         stack.join([{"boxes": boxes[0]}, {"weights": 1.0}])
 
 
+class Foreign:
+    """An array of another library."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array
+
+
+def test_the_results_go_to_the_arrays_of_the_entries():
+    own, other = np.zeros(2), np.zeros(2)
+    entries = [{"bounds": own}, {"bounds": Foreign(other)}, {}]
+    stack = Stack.of(interface(), entries[0], {"n": 2})
+    stack.fill(entries, [Row([np.array([k + 1.0, k + 2.0]), k]) for k in range(3)])
+    assert (own.tolist(), other.tolist()) == ([1.0, 2.0], [2.0, 3.0])
+
+
 def test_an_entry_with_a_mask_is_refused():
     boxes = [np.array([1.0, 2.0]), np.ma.masked_array([3.0, 4.0], [False, True])]
     entries = [{"boxes": box, "weights": 0.5} for box in boxes]

@@ -153,11 +153,14 @@ class Stack:
         # `farcall.offload.enable` must come before NumPy is imported.
         import numpy as np  # noqa: PLC0415
 
+        from ._arrays import from_other  # noqa: PLC0415
+
         for entry, result in zip(entries, results, strict=True):
             for name, value in zip(self._returned, result or (), strict=True):
                 given = entry.get(name)
-                if isinstance(given, np.ndarray):
-                    np.copyto(given, value)
+                target = given if isinstance(given, np.ndarray) else from_other(given, True)
+                if target is not None:
+                    np.copyto(target, value)
 
 
 class Written:
