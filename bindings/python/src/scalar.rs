@@ -4,6 +4,7 @@
 use crate::{error, texts};
 use farcall_idl::{Param, Scalar, Type};
 use numpy::{PyArrayDescrMethods, PyUntypedArrayMethods};
+use pyo3::exceptions::PyOverflowError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyComplex, PyFloat, PyInt, PyString};
@@ -21,11 +22,11 @@ pub(crate) fn read(function: &str, param: &Param, value: &Bound<'_, PyAny>) -> P
     }
     let scalar = match param.ty {
         Type::Float | Type::Double | Type::SComplex | Type::DComplex
-            if let Some(integer) = inexact(param.ty, value) =>
+            if let Some(number) = inexact(param.ty, value) =>
         {
             let name = crate::array::dtype_name(param.ty);
-            let integer = error::describe(&integer);
-            let given = format!("{integer}, which {name} cannot hold exactly");
+            let number = error::describe(&number);
+            let given = format!("{number}, which {name} cannot hold exactly");
             return Err(mismatch(expected(param), given));
         }
         Type::Char => character(value),
@@ -125,15 +126,15 @@ fn is_numpy(value: &Bound<'_, PyAny>, class: &str) -> bool {
     class.is_ok_and(|class| value.is_instance(&class).unwrap_or(false))
 }
 
-/// The value as an integer, if the type of the parameter, a floating-point type, cannot hold it
-/// exactly. A number with a fraction is rounded as everywhere.
+/// The value, if the type of the parameter, a floating-point type, would round an integer or make a
+/// larger number infinite. A number with a fraction is rounded as everywhere.
 fn inexact<'py>(ty: Type, value: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
     let index = match value.cast::<PyInt>() {
         Ok(value) => value.clone().into_any(),
         Err(_) if value.is_instance_of::<PyFloat>() => return None,
         Err(_) => match value.call_method0(intern!(value.py(), "__index__")) {
             Ok(index) => index,
-            Err(_) => return None,
+            Err(_) => return overflows(value).then(|| value.clone()),
         },
     };
     let Ok(held) = index.extract::<f64>() else {
@@ -145,6 +146,11 @@ fn inexact<'py>(ty: Type, value: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>
     };
     let is_exact = index.eq(held).unwrap_or(false);
     (!is_exact).then_some(index)
+}
+
+/// Whether a number of more bits, such as `numpy.longdouble` or `Decimal`, would become infinite.
+fn overflows(value: &Bound<'_, PyAny>) -> bool {
+    number(value).is_some_and(|held| held.is_infinite() && !value.eq(held).unwrap_or(false))
 }
 
 fn complex(value: &Bound<'_, PyAny>) -> Option<Scalar> {
@@ -178,10 +184,14 @@ impl<'py> FromPyObject<'_, 'py> for Pair {
     type Error = PyErr;
 
     fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Pair> {
-        Ok(Pair(
-            value.getattr("real")?.extract()?,
-            value.getattr("imag")?.extract()?,
-        ))
+        let part = |name: &str| -> PyResult<f64> {
+            let part = value.getattr(name)?;
+            match overflows(&part) {
+                true => Err(PyOverflowError::new_err("too large for a float")),
+                false => part.extract(),
+            }
+        };
+        Ok(Pair(part("real")?, part("imag")?))
     }
 }
 

@@ -1,4 +1,5 @@
 import contextlib
+import decimal
 import gc
 import os
 import pathlib
@@ -168,6 +169,7 @@ INEXACT = [
     ("alpha", np.int64(2**60 + 1), str(2**60 + 1)),
     ("alpha", np.array(2**60 + 1), str(2**60 + 1)),
     ("alpha", 10**400, "hold"),
+    ("alpha", decimal.Decimal("1e400"), "1E+400'), which float64 cannot hold"),
     ("alpha", np.complex64(1 + 2j), "complex64"),
     ("alpha", np.complex128(1 + 2j), "complex128"),
     ("x", [1, 2**60 + 1], str(2**60 + 1)),
@@ -240,6 +242,14 @@ def test_a_list_does_not_become_infinite(server):
     y = np.zeros(2, np.float32)
     server.call("blas/saxpy", 2, 1.0, [np.inf, 1e38], 1, y, 1)
     np.testing.assert_array_equal(y, np.float32([np.inf, 1e38]))
+
+
+def test_an_infinite_number_stays_infinite(server):
+    every = [np.inf, np.float32("inf"), np.longdouble("inf"), np.array(np.inf)]
+    for value in [*every, decimal.Decimal("Infinity")]:
+        y = np.zeros(1)
+        server.call("blas/daxpy", 1, value, np.ones(1), 1, y, 1)
+        assert y[0] == np.inf
 
 
 @pytest.mark.parametrize("value", [np.complex64(1 - 2j), np.array(1 - 2j), 1 - 2j])
