@@ -573,6 +573,11 @@ pub(crate) fn to_put<'py>(
         let given = format!("{given}; convert it first, as in `array.astype({like:?})`");
         return refuse("array", expected, given);
     };
+    if value.cast::<PyUntypedArray>().is_err()
+        && let Some(lost) = rounded(value, &array, ty)?
+    {
+        return refuse("array", "an array", lost);
+    }
     let column_major = match order {
         None => array.is_fortran_contiguous() && !array.is_c_contiguous(),
         Some("C") => false,

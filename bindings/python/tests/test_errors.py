@@ -204,6 +204,13 @@ def test_a_list_does_not_lose_the_masks_of_its_arrays(server):
         server.put([array, array])
 
 
+def test_a_stored_list_is_not_rounded(server):
+    with pytest.raises(farcall.ArgumentError, match="9007199254740993, which float64 cannot hold"):
+        server.put([2**53 + 1, 0.5])
+    assert server.put([2**53 + 1]).get().tolist() == [2**53 + 1]
+    assert server.put([2**53, 0.5]).get().tolist() == [2**53, 0.5]
+
+
 class Lazy:
     """An array that fails when it is needed."""
 
