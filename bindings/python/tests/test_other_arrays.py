@@ -108,6 +108,15 @@ def test_a_device_does_not_lose_the_mask_of_an_array():
         device.put(np.ma.masked_array([1.0, 2.0], mask=[0, 1]))
 
 
+def test_a_device_takes_arrays_whose_bytes_are_in_the_other_order():
+    made = types.SimpleNamespace(id=7)
+    methods = types.SimpleNamespace(method=lambda _name: lambda *_: made)
+    device = cuda.Device(types.SimpleNamespace(new=lambda _name: methods))
+    assert device.put(np.arange(3, dtype=">f8")).dtype == np.float64
+    with pytest.raises(TypeError, match="convert it to float32"):
+        device.put(np.arange(3, dtype=">i8"))
+
+
 def test_two_threads_may_release_the_arrays_of_a_device():
     class Taken(list):
         """Numbers that another thread takes as soon as this one has counted them."""

@@ -89,7 +89,7 @@ class Device:
     def put(self, value: "npt.ArrayLike") -> Array:
         """Copies a vector or an array of float or complex numbers to the device."""
         refuse_mask(value)
-        other = from_other(value, False)
+        other = None if isinstance(value, np.ndarray) else from_other(value, False)
         array = np.ascontiguousarray(value if other is None else other)
         letter = _LETTERS.get(array.dtype.name)
         if letter is None:
