@@ -382,6 +382,26 @@ def test_tasks_of_a_lost_server_run_at_another(start):
             wait_until(lambda: executor.submit(abs, -1).result() and None)
 
 
+def test_tasks_of_a_server_that_ends_run_at_another(executor):
+    error = farcall.ServerError("the server is stopping")
+    error._begun = True
+    (site,) = executor._sites
+    executor._sites.append(_executor._Site(site.server, site.function))
+
+    def failed():
+        with executor._lock:
+            future = executor.submit(abs, -1)
+            executor._failed(executor._next(), error)
+        return future
+
+    assert failed().result() == 1
+    # There is no other server now.
+    assert len(executor._sites) == 1
+    with pytest.raises(farcall.ServerError, match="is stopping"):
+        failed().result()
+    assert executor.submit(abs, -2).result() == 2
+
+
 def test_many_waiting_tasks_end_soon_when_the_last_server_is_lost(start):
     server = start(options=["--pickled", "--pes", "1"])
     with farcall.Executor(server.address) as executor:

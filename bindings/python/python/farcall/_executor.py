@@ -272,7 +272,10 @@ class Executor(concurrent.futures.Executor):
         """A call has failed. If another server or a task of the call may be the cause, again."""
         over: list[_Work] = []
         with self._lock:
-            is_lost = isinstance(error, LostError)
+            # A server that ends counts as lost if another one can take its tasks.
+            ends = getattr(error, "_begun", None) is not None
+            is_elsewhere = any(site is not call.site for site in self._sites)
+            is_lost = isinstance(error, LostError) or (ends and is_elsewhere)
             if is_lost and call.site in self._sites:
                 self._sites.remove(call.site)
                 self._failure = error
