@@ -1,5 +1,6 @@
 """Python functions on servers, as `concurrent.futures` has them."""
 
+import collections
 import concurrent.futures
 import dataclasses
 import math
@@ -400,6 +401,19 @@ def test_tasks_of_a_server_that_ends_run_at_another(executor):
     with pytest.raises(farcall.ServerError, match="is stopping"):
         failed().result()
     assert executor.submit(abs, -2).result() == 2
+
+
+def test_a_block_may_be_forgotten_while_it_is_kept():
+    class Forgetful(collections.OrderedDict):
+        """Blocks that another thread forgets at once."""
+
+        def __setitem__(self, digest, handle):
+            super().__setitem__(digest, handle)
+            del self[digest]
+
+    site = _executor._Site.__new__(_executor._Site)
+    site._kept, site.server = Forgetful(), types.SimpleNamespace(put=len)
+    assert site.keep(_executor._Block(memoryview(b"abc"))) == 3
 
 
 def test_many_waiting_tasks_end_soon_when_the_last_server_is_lost(start):

@@ -419,16 +419,16 @@ class _Site:
 
     def keep(self, block: _Block) -> Handle:
         """The block at the server, which gets it once while there is room for it."""
-        handle = self._kept.get(block.digest)
-        if handle is None:
-            self._kept[block.digest] = handle = self._put(block)
-            while len(self._kept) > 1 and self._is_much():
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(block.digest)
+        # The thread that learns that the server has dropped blocks may forget them meanwhile.
+        known = self._kept.pop(block.digest, None)
+        handle = self._put(block) if known is None else known
+        self._kept[block.digest] = handle
+        while known is None and len(self._kept) > 1 and self._is_much():
+            self._kept.popitem(last=False)
         return handle
 
     def _is_much(self) -> bool:
-        bytes_kept = sum(handle.nbytes for handle in self._kept.values())
+        bytes_kept = sum(handle.nbytes for handle in list(self._kept.values()))
         return len(self._kept) > _MOST_KEPT or bytes_kept > _KEPT_BYTES
 
     def _put(self, block: _Block) -> Handle:
