@@ -122,6 +122,8 @@ def test_names_that_no_library_has_are_told():
         ran = script(enable.format(names), FARCALL_OFFLOAD_DROPIN=dropin())
         assert ran.returncode == status, ran.stderr
     assert "no routine or module `dgesvv`; did you mean `dgesv`?" in ran.stderr
+    ran = script(enable.format([]), FARCALL_OFFLOAD_DROPIN=dropin())
+    assert ran.returncode == 1 and "only: the list is empty" in ran.stderr
 
 
 @pytest.mark.parametrize(("names", "told"), [("dgesv,dgesvv", "`dgesvv`"), ("LAPACK", "")])

@@ -65,17 +65,17 @@ def enable(
         raise Error("farcall.offload.enable: this works on Linux only")
     if server is not None:
         _check(server)
-    names = only if only is None or isinstance(only, str) else ",".join(only)
+    names = _names(only)
     settings = {
         "FARCALL_OFFLOAD": "always" if always else "auto",
-        "FARCALL_OFFLOAD_ONLY": names or "",
+        "FARCALL_OFFLOAD_ONLY": names,
         "FARCALL_OFFLOAD_VERIFY": str(int(verify)),
         "FARCALL_OFFLOAD_STATS": str(int(stats)),
     }
     if server is not None:
         settings["FARCALL_SERVER"] = server
     library = _library()
-    _check_names(names or "", library)
+    _check_names(names, library)
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)
     try:
@@ -89,6 +89,19 @@ def enable(
                 os.environ[name] = value
         raise Error(f"farcall.offload.enable: {error}") from error
     _register()
+
+
+def _names(only: str | Iterable[str] | None) -> str:
+    """The routines and modules that may go, with commas between them; empty if all may go."""
+    if only is None or isinstance(only, str):
+        return only or ""
+    names = ",".join(only)
+    if not names:
+        raise ArgumentError(
+            "farcall.offload.enable: only: the list is empty, so that no call may go; leave `only` "
+            "out, and all may go"
+        )
+    return names
 
 
 def _check(servers: str) -> None:
