@@ -205,6 +205,22 @@ def test_no_other_call_gets_the_memory_of_a_call_that_was_given_up():
     assert len(made) == 2
 
 
+def test_arguments_and_results_may_have_names_that_are_keywords_of_python():
+    called = {}
+    own = types.SimpleNamespace(
+        _arguments=lambda *_: {"lambda": 2.0, "n": 3},
+        _results=lambda *_: types.SimpleNamespace(is_=np.ones(3)),
+    )
+    parameters = [types.SimpleNamespace(name="is", mode="OUT")]
+    interface = types.SimpleNamespace(parameters=parameters)
+    function = types.SimpleNamespace(
+        call_async=lambda **arguments: called.update(arguments), interface=interface
+    )
+    batch = gateway.Gateway._call(own, None, None, function, {}, None)
+    assert called == {"lambda_": 2.0, "n": 3}
+    assert batch.to_pydict() == {"is": [1.0, 1.0, 1.0]}
+
+
 def test_a_server_that_is_away_hides_its_own_functions_alone():
     asked = []
 

@@ -172,9 +172,9 @@ class Written:
         passed = [p for p in interface.parameters if p.mode != "WORK"]
         self._function = function.name
         # Callbacks come after all parameters.
-        self._order = [_in_python(p.name) for p in passed]
+        self._order = [in_python(p.name) for p in passed]
         written = [p.name for p in passed if p.mode in ("OUT", "INOUT") and p.shape]
-        self._names = [_in_python(name) for name in written]
+        self._names = [in_python(name) for name in written]
         self._fixed = fixed
         # A call and its results keep the arrays. After both, other entries may have their memory.
         self._arrays: WeakValueDictionary[tuple[str, Any], Any] = WeakValueDictionary()
@@ -208,7 +208,7 @@ class Written:
                 self._others[place] = None if isinstance(value, Handle) else value
 
 
-def _in_python(name: str) -> str:
+def in_python(name: str) -> str:
     """The name of an argument in Python, which has keywords of its own."""
     return f"{name}_" if keyword.iskeyword(name) else name
 

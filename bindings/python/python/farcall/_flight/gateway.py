@@ -25,6 +25,7 @@ from pyarrow import flight
 
 import farcall
 
+from .._group import in_python
 from .._native import Function, Interface, Parameter, Server
 from . import arrays
 from .memory import Memory
@@ -213,7 +214,7 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]
         self, context: Any, memory: Memory, function: Function, scalars: Any, batch: Any
     ) -> Any:
         arguments = self._arguments(memory, function, scalars, batch)
-        future = function.call_async(**arguments)
+        future = function.call_async(**_named(arguments))
         try:
             results = self._results(context, function, future)
         except BaseException:
@@ -222,7 +223,7 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]
                 memory.leave(array)
             raise
         returned = [one.name for one in function.interface.parameters if one.mode in _RETURNED]
-        return arrays.batch({name: getattr(results, name) for name in returned})
+        return arrays.batch({name: getattr(results, in_python(name)) for name in returned})
 
     def _results(self, context: Any, function: Function, future: Any) -> Any:
         """Waits for a call, which is given up if nobody waits for it any more."""
@@ -266,7 +267,7 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]
             or params[name].mode == "IN"
             or np.asarray(value).dtype.kind in "iu"
         }
-        shapes = function._shapes(**read)
+        shapes = function._shapes(**_named(read))
         forms = {
             name: (np.dtype(one.dtype), shapes[name])
             for name, one in params.items()
@@ -289,6 +290,11 @@ class Gateway(flight.FlightServerBase):  # type: ignore[misc]
             if params[name].mode == "INOUT":
                 arrays.fill(name, arguments[name], np.asarray(given))
         return arguments
+
+
+def _named(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by their names in Python, which has keywords of its own."""
+    return {in_python(name): value for name, value in arguments.items()}
 
 
 def _columns(batch: Any) -> Iterator[tuple[str, Any]]:
