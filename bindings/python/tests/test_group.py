@@ -159,6 +159,18 @@ def test_the_results_go_to_the_arrays_of_the_entries():
     assert (own.tolist(), other.tolist()) == ([1.0, 2.0], [2.0, 3.0])
 
 
+def test_names_that_are_keywords_of_python_have_an_underscore():
+    of = interface()
+    lambdas, bounds = of.parameters[3], of.parameters[4]
+    lambdas.name, bounds.name = "lambda", "is"
+    target = np.zeros(2)
+    entries = [{"boxes": np.ones(2), "lambda_": 0.5, "is_": target}]
+    stack = Stack.of(of, entries[0], {"n": 2})
+    assert stack.join(entries).keys() == {"boxes", "lambda_", "is_", "count"}
+    stack.fill(entries, [Row([np.ones(2), 7])])
+    assert target.tolist() == [1.0, 1.0]
+
+
 def test_an_entry_with_a_mask_is_refused():
     boxes = [np.array([1.0, 2.0]), np.ma.masked_array([3.0, 4.0], [False, True])]
     entries = [{"boxes": box, "weights": 0.5} for box in boxes]

@@ -101,12 +101,12 @@ class Stack:
 
     def __init__(self, interface: Interface, count: str) -> None:
         """`count` is the name of the parameter."""
-        self._count = count
+        self._count = in_python(count)
         self._axis = _outer_axis(interface)
-        self._dtypes = {p.name: p.dtype for p in interface.parameters}
+        self._dtypes = {in_python(p.name): p.dtype for p in interface.parameters}
         returned = [p for p in interface.parameters if p.mode in ("OUT", "INOUT") and p.shape]
         self._split = [p.shape[self._axis] == count for p in returned]
-        self._returned = [p.name for p in returned]
+        self._returned = [in_python(p.name) for p in returned]
 
     @classmethod
     def of(cls, interface: Interface, entry: Any, fixed: Mapping[str, Any]) -> "Stack | None":
@@ -114,14 +114,15 @@ class Stack:
         if not isinstance(entry, Mapping) or not entry:
             return None
         axis = _outer_axis(interface)
-        parameters = {parameter.name: parameter for parameter in interface.parameters}
+        parameters = {in_python(parameter.name): parameter for parameter in interface.parameters}
         if any(_is_whole(value, parameters.get(name)) for name, value in entry.items()):
             return None
         sizes = {_outer_size(parameters.get(name), axis) for name in entry}
-        count = sizes.pop() if len(sizes) == 1 else None
-        if count not in parameters or count in entry or count in fixed:
+        size = sizes.pop() if len(sizes) == 1 else None
+        count = "" if size is None else in_python(size)
+        if size is None or count not in parameters or count in entry or count in fixed:
             return None
-        stack = cls(interface, count)
+        stack = cls(interface, size)
         # One result of a whole group would be that of each entry.
         return None if stack._split and not any(stack._split) else stack
 
