@@ -136,8 +136,9 @@ impl Workers {
         !old.is_empty()
     }
 
-    /// Records that the first call of a worker has returned. If a callback of the call has no answer
-    /// yet, the call fails and the worker ends: a client gets no results before it has answered.
+    /// Records that the first call of a worker has returned. If a callback of the call has no
+    /// answer yet, the call fails and the worker ends: a client gets no results before it has
+    /// answered.
     pub(crate) fn returned(&mut self, cx: &mut Context, key: WorkerKey, outcome: &mut Finished) {
         let waits = self.get(key).and_then(Worker::waits_since).is_some();
         if waits {
