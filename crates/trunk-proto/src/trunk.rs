@@ -474,30 +474,37 @@ const PEER_LOST: Nanos = 5 * SECOND;
 mod tests {
     use super::*;
 
+    /// A trunk with these links.
+    pub(super) fn of_links<const LINKS: usize>(links: [LinkConfig; LINKS]) -> Trunk {
+        let config = Config {
+            node: Mac([2, 0, 0, 0, 1, 0xff]),
+            links: links.into(),
+            policy: Policy::MaxMin,
+            repair: true,
+            order: true,
+            counts_only: false,
+            span: SECOND,
+            key: None,
+            session: 1,
+            seed: [0; 32],
+            limits: Limits::default(),
+        };
+        Trunk::new(config, 0).unwrap()
+    }
+
+    /// A link with this number in its address.
+    pub(super) fn link(number: u8, mtu: u16) -> LinkConfig {
+        LinkConfig {
+            name: String::from("link"),
+            address: Mac([2, 0, 0, 0, 1, number]),
+            rate: 1e7,
+            mtu,
+        }
+    }
+
     #[test]
     fn the_mtu_is_one_that_the_virtual_interface_can_have() {
-        let mtu = |mtu: u16| {
-            let link = LinkConfig {
-                name: String::from("link0"),
-                address: Mac([2, 0, 0, 0, 0, 1]),
-                rate: 1e7,
-                mtu,
-            };
-            let config = Config {
-                node: Mac([2, 0, 0, 0, 0, 2]),
-                links: [link].into(),
-                policy: Policy::MaxMin,
-                repair: true,
-                order: true,
-                counts_only: false,
-                span: SECOND,
-                key: None,
-                session: 1,
-                seed: [0; 32],
-                limits: Limits::default(),
-            };
-            Trunk::new(config, 0).unwrap().mtu()
-        };
+        let mtu = |mtu| of_links([link(0, mtu)]).mtu();
         assert_eq!(mtu(1500), 1488);
         assert_eq!(mtu(65_535), 65_521);
     }

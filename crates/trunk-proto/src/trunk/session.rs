@@ -355,36 +355,12 @@ impl Trunk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, Limits, LinkConfig, Policy, SECOND};
-    use alloc::string::String;
-
-    fn trunk() -> Trunk {
-        let link = |number| LinkConfig {
-            name: String::from("link"),
-            address: Mac([2, 0, 0, 0, 1, number]),
-            rate: 1e7,
-            mtu: 1500,
-        };
-        let config = Config {
-            node: Mac([2, 0, 0, 0, 1, 0xff]),
-            links: [link(0), link(1)].into(),
-            policy: Policy::MaxMin,
-            repair: true,
-            order: true,
-            counts_only: false,
-            span: SECOND,
-            key: None,
-            session: 1,
-            seed: [0; 32],
-            limits: Limits::default(),
-        };
-        Trunk::new(config, 0).unwrap()
-    }
+    use crate::trunk::tests::{link, of_links};
 
     /// If two switches are connected, a node hears each hello on both of its links.
     #[test]
     fn a_path_that_is_not_up_gives_way_only_to_another_one() {
-        let mut trunk = trunk();
+        let mut trunk = of_links([link(0, 1500), link(1, 1500)]);
         for _ in 0..2 {
             for (link, peer_link) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
                 let sender = Sender {
