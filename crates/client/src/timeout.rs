@@ -30,6 +30,11 @@ impl Timeout {
         Some(self.after?.saturating_sub(self.start.elapsed()))
     }
 
+    /// How long somebody may still wait for it.
+    pub(crate) fn patience(&self) -> Duration {
+        self.left().unwrap_or(Duration::MAX)
+    }
+
     pub(crate) fn has_passed(&self) -> bool {
         self.left().is_some_and(|left| left.is_zero())
     }

@@ -455,7 +455,7 @@ fn holder_at(
     (number, address): (u64, &str),
     timeout: Timeout,
 ) -> Result<Server, Error> {
-    grid.server_within(number, address, timeout.left().unwrap_or(Duration::MAX))
+    grid.server_within(number, address, timeout.patience())
 }
 
 /// Whether a call with this time-out asks nobody else after this error: its caller gives up, or its

@@ -160,8 +160,7 @@ impl Server {
         }
         let mut express = lock(&self.0.express);
         if express.as_ref().is_none_or(|known| known.is_stale()) {
-            let left = timeout.left().unwrap_or(Duration::MAX);
-            let options = hurried(self.0.options.clone(), &self.0.at, left);
+            let options = hurried(self.0.options.clone(), &self.0.at, timeout.patience());
             *express = match Connection::open(&self.0.address, &options) {
                 Ok(fresh) => Some(fresh),
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
@@ -254,8 +253,7 @@ pub(crate) fn connection_within(
 
 /// [`Server::connection`] for a call with this time-out.
 pub(crate) fn connection_by(server: &Server, timeout: Timeout) -> Result<Arc<Connection>, Error> {
-    let left = timeout.left().unwrap_or(Duration::MAX);
-    connection_within(server, left).map_err(|error| match error {
+    connection_within(server, timeout.patience()).map_err(|error| match error {
         Error::Interrupted => error,
         _ if timeout.has_passed() => timeout.error(server.address()),
         _ => error,
@@ -292,7 +290,7 @@ pub(crate) fn persist_within<T>(
         let is_renewed = lock(&server.0.connection).number() != before;
         let renewed = match is_renewed {
             true => Ok(()),
-            false => renew_within(&server.0, timeout.left().unwrap_or(Duration::MAX)),
+            false => renew_within(&server.0, timeout.patience()),
         };
         match renewed {
             Ok(()) => {}
