@@ -486,10 +486,10 @@ fn the_time_out_of_a_function_holds_while_its_server_is_looked_for() {
     let address = format!("farcall://{}", listener.local_addr().unwrap());
     let peer = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        for answer in [hello(1, 1), interface(1, 7, &interface_text())] {
-            read_frame(&mut stream);
-            stream.write_all(&answer).unwrap();
-        }
+        server::answer_each(
+            &mut stream,
+            [hello(1, 1), interface(1, 7, &interface_text())],
+        );
         listener
     });
     let function = Server::connect(&address, patient()).unwrap();
@@ -577,10 +577,7 @@ fn draining(most: usize) -> String {
         for stream in listener.incoming().take(most) {
             let mut stream = stream.unwrap();
             std::thread::spawn(move || {
-                for answer in [hello(1, 1), failure(1, 26, "it drains")] {
-                    read_frame(&mut stream);
-                    stream.write_all(&answer).unwrap();
-                }
+                server::answer_each(&mut stream, [hello(1, 1), failure(1, 26, "it drains")]);
                 while stream.read(&mut [0]).is_ok_and(|count| count > 0) {}
             });
         }
@@ -622,10 +619,7 @@ fn an_interrupt_ends_the_wait_for_a_second_connection() {
     let address = format!("farcall://{}", listener.local_addr().unwrap());
     let peer = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        for answer in [hello(1, 1), interface(1, 7, server::TAKE)] {
-            read_frame(&mut stream);
-            stream.write_all(&answer).unwrap();
-        }
+        server::answer_each(&mut stream, [hello(1, 1), interface(1, 7, server::TAKE)]);
         // Nobody reads the large call, and nobody greets on another connection.
         (listener, stream)
     });
@@ -674,10 +668,7 @@ fn announced_data_of_a_call_that_is_given_up_stay_what_they_are() {
     let (told, goes_on) = std::sync::mpsc::channel();
     let peer = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        for answer in [hello(1, 1), interface(1, 7, server::TAKE)] {
-            read_frame(&mut stream);
-            stream.write_all(&answer).unwrap();
-        }
+        server::answer_each(&mut stream, [hello(1, 1), interface(1, 7, server::TAKE)]);
         goes_on.recv().unwrap();
         data_until_given_up(stream)
     });

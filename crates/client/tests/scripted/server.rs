@@ -55,6 +55,14 @@ pub(crate) fn read_frame(stream: &mut TcpStream) -> (u8, Vec<u8>) {
     (header[4], payload)
 }
 
+/// Answers one request of a client after the other.
+pub(crate) fn answer_each<const COUNT: usize>(stream: &mut TcpStream, answers: [Vec<u8>; COUNT]) {
+    for answer in answers {
+        read_frame(stream);
+        stream.write_all(&answer).unwrap();
+    }
+}
+
 fn text(text: &str) -> Vec<u8> {
     let length = (text.len() as u16).to_be_bytes();
     [&[0x79], &length[..], text.as_bytes()].concat()

@@ -166,10 +166,10 @@ fn a_wait_ends_in_time_while_another_thread_moves_the_call() {
     let peer = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let interface = server::interface(1, 7, "Define f(IN int n) Calls \"C\" f(n);");
-        for answer in [server::hello(1, 1), interface, server::goodbye("it drains")] {
-            read_frame(&mut stream);
-            stream.write_all(&answer).unwrap();
-        }
+        server::answer_each(
+            &mut stream,
+            [server::hello(1, 1), interface, server::goodbye("it drains")],
+        );
         // Nobody greets the client when it comes again.
         told.send(listener.accept().unwrap()).unwrap();
     });
@@ -205,10 +205,7 @@ fn chatterbox() -> String {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             let interface = server::interface(1, 7, "Define f(IN int n) Calls \"C\" f(n);");
-            for answer in [server::hello_of_a_forwarder(), interface] {
-                read_frame(&mut stream);
-                stream.write_all(&answer).unwrap();
-            }
+            server::answer_each(&mut stream, [server::hello_of_a_forwarder(), interface]);
             read_frame(&mut stream);
             let lines = server::printed(b"line\n").repeat(1 << 12);
             let begin = Instant::now();
