@@ -192,6 +192,13 @@ impl Connection {
         self.connected && self.proto.open_calls() == 0 && !waits
     }
 
+    /// Takes the requests that wait for memory, in their order.
+    pub(crate) fn take_waiting(&mut self) -> Vec<CallId> {
+        let held = std::mem::take(&mut self.held);
+        let all = self.waiting.take().into_iter().chain(held);
+        all.map(|offered| offered.id).collect()
+    }
+
     /// Whether more input can be handled now.
     pub(crate) fn takes_input(&self) -> bool {
         self.waiting.is_none() && !self.proto.is_congested() && !self.closed

@@ -235,10 +235,8 @@ impl Engine {
             for call in &open {
                 connection.calls.remove(call);
             }
-            let waiting = connection.waiting.take().map(|waiting| waiting.id);
-            let held = std::mem::take(&mut connection.held);
-            let held = held.into_iter().map(|held| held.id);
-            for call in open.into_iter().chain(waiting).chain(held) {
+            let waiting = connection.take_waiting();
+            for call in open.into_iter().chain(waiting) {
                 let text = "the server is stopping; the call did not complete";
                 let failure = Failure::new(FailureKind::ServerStopping, text);
                 connection.proto.fail(call, &failure);
@@ -319,13 +317,11 @@ fn refuse_starved(cx: &mut Context) {
             continue;
         }
         let connection = &mut cx.clients[key];
-        let waiting = connection.waiting.take();
-        let held = std::mem::take(&mut connection.held);
-        if waiting.is_some() {
+        if connection.waiting.is_some() {
             cx.out.push(Action::Resume(key));
         }
-        for refused in waiting.into_iter().chain(held) {
-            cx.refuse(key, refused.id, &failure);
+        for request in connection.take_waiting() {
+            cx.refuse(key, request, &failure);
         }
     }
 }
