@@ -16,6 +16,9 @@ pub struct Placement {
 }
 
 impl Placement {
+    /// Jobs that one run can have.
+    pub const MOST_JOBS: usize = 65_535;
+
     /// Places rank `i` on node `i`.
     pub fn regular() -> Self {
         Self { node_of: None }
@@ -118,8 +121,12 @@ impl Placement {
     /// in the order of a shuffle; or `at:NODE`, the nodes from this one on.
     ///
     /// # Errors
-    /// Says which job does not fit.
+    /// Says which job does not fit, or that there are more jobs than one run can have.
     pub fn of_jobs(jobs: &[(u32, &str)], nodes: usize) -> Result<Self, SpecError> {
+        if let Some(&(_, spec)) = jobs.get(Self::MOST_JOBS) {
+            let reason = format!("one run has at most {} jobs", Self::MOST_JOBS);
+            return Err(SpecError::new(spec, reason));
+        }
         let mut free = vec![true; nodes];
         let mut node_of = Vec::new();
         for &(ranks, spec) in jobs {
@@ -196,6 +203,9 @@ mod tests {
             assert!(Placement::of_jobs(&jobs, 8).is_err(), "{wrong}");
         }
         assert!(Placement::of_jobs(&[(5, "regular"), (4, "random:1")], 8).is_err());
+        let too_many = vec![(1, "regular"); Placement::MOST_JOBS + 1];
+        let error = Placement::of_jobs(&too_many, 100_000).unwrap_err();
+        assert_eq!(error.reason, "one run has at most 65535 jobs");
     }
 
     #[test]

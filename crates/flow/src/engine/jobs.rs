@@ -4,9 +4,11 @@
 use super::driver::{Action, Driver, Sending};
 use super::report::{Blocked, Deadlock};
 use super::workload::Job;
+use crate::placement::Placement;
 
 /// Bits of a token that belong to the driver of a job. Those above are the number of the job.
 const TOKEN_BITS: u32 = 48;
+const _: () = assert!(Placement::MOST_JOBS < 1 << (64 - TOKEN_BITS));
 /// The token of the start of a job.
 const START: u64 = (1 << TOKEN_BITS) - 1;
 

@@ -17,7 +17,7 @@ pub enum Workload {
     Script(Script),
     /// The operations of a GOAL trace.
     Goal(Goal),
-    /// Several programs at once.
+    /// Several programs at once, at most [`Placement::MOST_JOBS`](crate::Placement::MOST_JOBS).
     Jobs(Vec<Job>),
 }
 
