@@ -96,9 +96,8 @@ impl Trunk {
             return false;
         }
         let distance = Path::distance(link, peer_link);
-        if let Some(path) = &mut peer.paths[link] {
+        if let Some(path) = &peer.paths[link] {
             if path.address == source && path.peer_link == peer_link {
-                path.traits = traits;
                 return false;
             }
             if path.monitor.is_up() && Path::distance(link, path.peer_link) <= distance {

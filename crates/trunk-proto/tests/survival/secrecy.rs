@@ -5,7 +5,7 @@ use crate::network::{FORGED, MILLISECOND, Network, Options, SECOND};
 use crate::{TOPOLOGIES, settle};
 use bytes::Bytes;
 use farcall_random::SplitMix64;
-use farcall_trunk_proto::{Event, Kind, Mac, Misfit, Shim};
+use farcall_trunk_proto::{Event, Kind, LinkConfig, Mac, Misfit, Shim};
 use hmac::{Hmac, KeyInit, Mac as _};
 use sha2::Sha256;
 
@@ -132,6 +132,25 @@ fn a_replayed_message_of_an_old_session_ends_no_peering() {
     let after = network.hosts[0].trunk.status();
     let refused = after.counters.unauthentic - before.counters.unauthentic;
     assert_eq!((refused, after.peers), (1, before.peers));
+}
+
+#[test]
+fn a_replayed_heartbeat_does_not_bring_an_old_mtu_back() {
+    let mut network = settle(Network::with(81, TOPOLOGIES[0].1, Options::MAX_MIN));
+    let port = &network.hosts[1].ports[0];
+    let (source, old) = (port.address, port.sniffed_control.clone());
+    let before = network.hosts[0].trunk.mtu();
+    let narrow = LinkConfig {
+        name: "narrow".to_owned(),
+        address: source,
+        rate: Options::MAX_MIN.rate,
+        mtu: 1400,
+    };
+    network.hosts[1].trunk.handle_link(0, narrow).unwrap();
+    network.run(2 * SECOND);
+    assert_eq!(network.hosts[0].trunk.mtu(), before - 100);
+    network.inject(0, 0, source, &old);
+    assert_eq!(network.hosts[0].trunk.mtu(), before - 100);
 }
 
 #[test]
