@@ -37,14 +37,23 @@ impl Starved {
         (bytes, buffer): (u64, u64),
         now: Nanos,
     ) -> Starved {
-        let takes = bytes.saturating_mul(1_000_000_000 / RECKONED_RATE);
         Starved {
             connection,
-            due: now.saturating_add(takes),
+            due: due(bytes, now),
             buffer,
         }
     }
 }
+
+/// When a request of this many bytes would have arrived at the reckoned rate.
+pub(crate) fn due(bytes: u64, asked: Nanos) -> Nanos {
+    let takes = bytes.saturating_mul(1_000_000_000 / RECKONED_RATE);
+    asked.saturating_add(takes)
+}
+
+/// The place of a request in the line for memory: the bytes that its user holds, and when it is
+/// due. The lowest goes first.
+pub(crate) type Rank = (u64, Nanos);
 
 /// All connections.
 #[derive(Default)]
@@ -254,7 +263,7 @@ impl Clients {
 
     /// The rank of a waiting connection. The lowest goes first: users who hold less memory go
     /// before others.
-    fn rank(&self, starved: &Starved, memory: &Memory) -> (u64, Nanos) {
+    pub(crate) fn rank(&self, starved: &Starved, memory: &Memory) -> Rank {
         let known = self.get(starved.connection);
         let held = known.map_or(0, |known| memory.held_by(&known.user));
         (held, starved.due)
@@ -278,16 +287,15 @@ impl Clients {
         })
     }
 
-    /// The connection that is next to get memory, if any waits for others, and how much its user
-    /// holds.
-    pub(crate) fn next_starved(&self, memory: &Memory) -> Option<(Starved, u64)> {
+    /// The connection that is next to get memory, if any waits for others, and its rank.
+    pub(crate) fn next_starved(&self, memory: &Memory) -> Option<(Starved, Rank)> {
         let ranked = self
             .starved
             .iter()
             .filter(|one| !self.awaits_own(one, memory));
         let ranked = ranked.map(|starved| (self.rank(starved, memory), starved));
-        let ((held, _), starved) = ranked.min_by_key(|(rank, _)| *rank)?;
-        Some((*starved, held))
+        let (rank, starved) = ranked.min_by_key(|(rank, _)| *rank)?;
+        Some((*starved, rank))
     }
 
     /// Whether other connections that wait for memory go before this one.

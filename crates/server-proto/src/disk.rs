@@ -6,7 +6,7 @@ use crate::action::{Action, Actions, Transfer};
 use crate::keys::{CallKey, ConnectionKey, MemoryKey};
 use crate::map::Map;
 use crate::record::Stored;
-use farcall_rpc_proto::{CallId, HandleId, JobId};
+use farcall_rpc_proto::{CallId, HandleId, JobId, Nanos};
 
 /// The purpose of a transfer.
 #[derive(Debug)]
@@ -31,6 +31,7 @@ pub(crate) struct Fetch {
     pub(crate) connection: ConnectionKey,
     pub(crate) request: CallId,
     pub(crate) id: JobId,
+    pub(crate) asked: Nanos,
 }
 
 impl Fetch {

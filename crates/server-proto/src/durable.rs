@@ -96,6 +96,14 @@ impl Served {
     }
 }
 
+/// A call on the disk that waits for memory which others have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lack {
+    pub(crate) id: JobId,
+    pub(crate) bytes: u64,
+    pub(crate) since: Nanos,
+}
+
 /// All durable calls.
 pub(crate) struct Durable {
     settings: DurableLimits,
@@ -118,8 +126,8 @@ pub(crate) struct Durable {
     clients: Set<ConnectionKey>,
     /// Fetches that wait for memory.
     pub(crate) starved: VecDeque<Fetch>,
-    /// Bytes that the next call of the backlog needs while others have the memory.
-    pub(crate) lacks: Option<u64>,
+    /// The next call of the backlog, if others have the memory that it needs.
+    pub(crate) lacks: Option<Lack>,
     /// Until when no call is read from the disk, because the system could not read one.
     pub(crate) rests_until: Option<Nanos>,
 }
@@ -281,6 +289,19 @@ impl Durable {
     /// Whether a call that waits on the disk, or results, need memory that others have.
     pub(crate) fn awaits_memory(&self) -> bool {
         self.lacks.is_some() || !self.starved.is_empty()
+    }
+
+    /// What waits for memory that others have: its user, its bytes, and since when it waits.
+    pub(crate) fn starving(&self) -> impl Iterator<Item = (&User, u64, Nanos)> {
+        let calls = self.lacks.iter().filter_map(|lack| {
+            let user = &self.get(lack.id)?.user;
+            Some((user, lack.bytes, lack.since))
+        });
+        let results = self.starved.iter().filter_map(|fetch| {
+            let call = self.get(fetch.id)?;
+            Some((&call.user, call.record.result.bytes, fetch.asked))
+        });
+        calls.chain(results)
     }
 
     /// The call on the disk whose turn is next: of the user who has fewest calls in memory.

@@ -13,6 +13,7 @@ pub(crate) use requests::stage_of;
 
 use crate::action::{Action, Haste, Transfer};
 use crate::call::{self, ActiveCall, Durability};
+use crate::clients::{Rank, due};
 use crate::connection::Offer;
 use crate::context::{Context, Step, lacks_memory};
 use crate::disk::Purpose;
@@ -86,6 +87,16 @@ impl DurableCalls {
     /// Whether a call that waits on the disk, or its results, need memory that others have.
     pub(crate) fn await_memory(&self) -> bool {
         self.durable.as_ref().is_some_and(Durable::awaits_memory)
+    }
+
+    /// The rank of what is next to get memory, of all that waits for some which others have. See
+    /// [`Clients::next_starved`](crate::clients::Clients::next_starved).
+    pub(crate) fn next_starved(&self, cx: &Context) -> Option<Rank> {
+        let starving = self.durable.iter().flat_map(Durable::starving);
+        let starving = starving.filter(|(user, bytes, _)| !cx.memory.awaits_own(*bytes, user));
+        let ranked =
+            starving.map(|(user, bytes, since)| (cx.memory.held_by(user), due(bytes, since)));
+        ranked.min()
     }
 
     fn durable(&mut self) -> Result<&mut Durable, Failure> {

@@ -270,14 +270,31 @@ impl Engine {
                 return;
             }
         }
+        let durable = self.durable_calls.next_starved(&self.cx);
+        let connection = self.cx.clients.next_starved(&self.cx.memory);
+        let connection = connection.map(|(_, rank)| rank);
+        let is_first = durable.is_some_and(|own| connection.is_none_or(|other| own < other));
+        if is_first {
+            self.serve_durable();
+        }
         self.serve_starved();
         source::serve(&mut self.data, &mut self.cx);
+        if !is_first {
+            self.serve_durable();
+        }
+        // Connections may have waited behind it.
+        let goes_on = durable != self.durable_calls.next_starved(&self.cx);
+        self.cx.has_room |= goes_on && self.cx.clients.someone_starves();
+        self.settle();
+    }
+
+    /// Continues with results and calls on the disk that have waited for memory.
+    fn serve_durable(&mut self) {
         self.durable_calls.serve_starved(&mut self.cx);
         // The next server takes what this one has not begun.
         if !self.cx.draining {
             self.durable_calls.load_backlog(&mut self.cx);
         }
-        self.settle();
     }
 
     fn handle_deadlines(&mut self) {

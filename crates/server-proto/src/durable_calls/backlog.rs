@@ -6,7 +6,7 @@ use crate::action::Transfer;
 use crate::call::{self, ActiveCall, Durability};
 use crate::context::{Context, Step, lacks_memory, read_again};
 use crate::disk::Purpose;
-use crate::durable::{DurableCall, Stage};
+use crate::durable::{Durable, DurableCall, Lack, Stage};
 use crate::keys::CallKey;
 use crate::memory::NoMemory;
 use crate::record::{Content, DiskError, Stored};
@@ -16,8 +16,8 @@ use std::collections::BTreeSet;
 /// Whether a call that waits on the disk is in memory now.
 enum Loaded {
     Yes,
-    /// It waits for memory.
-    NoRoom,
+    /// It waits for memory: for what others have, or for the part that durable calls have.
+    NoRoom(Option<Lack>),
     /// It waits for memory that its user's other calls have.
     AwaitsOwn,
     /// It waits for its function, which the server does not have.
@@ -27,13 +27,11 @@ enum Loaded {
 impl DurableCalls {
     /// Reads waiting calls from the disk while there is room for them.
     pub(crate) fn load_backlog(&mut self, cx: &mut Context) {
-        if let Some(durable) = &mut self.durable {
-            if durable.rests_until.is_some() {
-                return;
-            }
-            durable.lacks = None;
+        let rests = |durable: &Durable| durable.rests_until.is_some();
+        if self.durable.as_ref().is_none_or(rests) {
+            return;
         }
-        let (mut unserved, mut passed) = (0, BTreeSet::new());
+        let (mut unserved, mut passed, mut lacks) = (0, BTreeSet::new(), None);
         let next = |calls: &DurableCalls, passed: &_| calls.durable.as_ref()?.next_waiting(passed);
         while let Some(id) = next(self, &passed) {
             let loaded = self.load(cx, id);
@@ -41,7 +39,10 @@ impl DurableCalls {
                 return;
             };
             match loaded {
-                Ok(Loaded::NoRoom) => break,
+                Ok(Loaded::NoRoom(lack)) => {
+                    lacks = lack;
+                    break;
+                }
                 // Other users need not wait until these calls have ended.
                 Ok(Loaded::AwaitsOwn) => {
                     passed.extend(durable.get(id).map(|call| call.user.clone()));
@@ -56,6 +57,9 @@ impl DurableCalls {
                 Err(failure) => record_failure(cx, id, failure),
             }
             durable.leave_backlog(id);
+        }
+        if let Some(durable) = &mut self.durable {
+            durable.lacks = lacks;
         }
         if unserved > 0 {
             tracing::warn!(
@@ -98,7 +102,16 @@ impl DurableCalls {
             return Ok(Loaded::AwaitsOwn);
         }
         if !has_room(durable, cx, layout.bytes) {
-            return Ok(Loaded::NoRoom);
+            return Ok(Loaded::NoRoom(None));
+        }
+        let before = durable.lacks.filter(|lack| lack.id == id);
+        let lack = Lack {
+            id,
+            bytes: layout.bytes,
+            since: before.map_or(cx.now(), |lack| lack.since),
+        };
+        if cx.is_behind_starved(user, lack.bytes, lack.since) {
+            return Ok(Loaded::NoRoom(Some(lack)));
         }
         let (stored, big_endian) = (record.arguments, record.big_endian);
         // Reservations end with their server, and the next one numbers its own.
@@ -110,9 +123,8 @@ impl DurableCalls {
             bytes => match cx.memory.take(bytes, &user, &mut cx.out) {
                 Ok(buffer) => Some(buffer),
                 Err(NoMemory::Wait) => {
-                    durable.lacks = Some(bytes);
                     cx.seek_room();
-                    return Ok(Loaded::NoRoom);
+                    return Ok(Loaded::NoRoom(Some(lack)));
                 }
                 Err(refusal) => return Err(cx.no_room(bytes, refusal)),
             },

@@ -42,6 +42,7 @@ impl DurableCalls {
             connection,
             request,
             id,
+            ..
         } = fetch;
         let damage = read.as_ref().err().filter(|error| error.is_damage);
         let durable_call = self.durable.as_mut();
@@ -158,6 +159,7 @@ impl DurableCalls {
         let mut told = vec![(connection, request)];
         if forget {
             let waiting = durable.forget(id, &mut cx.disk, &mut cx.out);
+            cx.has_room |= cx.clients.someone_starves();
             told.extend(waiting.iter().map(|one| (one.connection, one.request)));
         }
         for (connection, request) in told {
@@ -179,6 +181,7 @@ impl DurableCalls {
             connection: key,
             request,
             id,
+            asked: cx.now(),
         };
         let known = self.durable().and_then(|durable| {
             let is_over = durable.of_user(id, &user)?.record.state.is_over();
@@ -198,6 +201,8 @@ impl DurableCalls {
     /// Refuses clients that wait for calls which a draining server will not begin.
     pub(crate) fn refuse_stranded(&mut self, cx: &mut Context) {
         let stranded = self.durable.as_mut().map(Durable::stranded);
+        // Others may have waited behind one of these calls.
+        cx.has_room |= cx.clients.someone_starves();
         for fetch in stranded.unwrap_or_default() {
             let text = "the server is draining; the call will run after the next start: fetch it \
              then";
@@ -212,6 +217,7 @@ impl DurableCalls {
             connection,
             request,
             id,
+            ..
         } = fetch;
         let Some(durable) = &mut self.durable else {
             return;
@@ -231,6 +237,9 @@ impl DurableCalls {
             return self.deliver(cx, fetch);
         }
         let user = cx.clients[connection].user.clone();
+        if cx.is_behind_starved(&user, stored.bytes, fetch.asked) {
+            return durable.starve(fetch);
+        }
         let memory = cx.memory.take(stored.bytes, &user, &mut cx.out);
         match memory {
             Ok(memory) => {
@@ -272,6 +281,7 @@ impl DurableCalls {
             connection,
             request,
             id,
+            ..
         } = fetch;
         let Some(durable_call) = self.durable.as_ref().and_then(|durable| durable.get(id)) else {
             return;
@@ -297,6 +307,8 @@ impl DurableCalls {
         }
         if durable.give_up(key, request) {
             cx.disk.give_up(key, request);
+            // Others may have waited behind one of them.
+            cx.has_room |= cx.clients.someone_starves();
         }
     }
 
@@ -326,6 +338,8 @@ impl DurableCalls {
             tracing::debug!("{id} has expired");
             let durable = self.durable.as_mut();
             let waiting = durable.map(|durable| durable.forget(id, &mut cx.disk, &mut cx.out));
+            // Its results may have waited for memory, and others behind them.
+            cx.has_room |= cx.clients.someone_starves();
             for asked in waiting.into_iter().flatten() {
                 cx.refuse(asked.connection, asked.request, &not_there(id));
             }
@@ -349,14 +363,15 @@ pub(crate) fn seek_room(calls: &mut DurableCalls, cx: &mut Context, data: &mut D
     let Some(durable) = &mut calls.durable else {
         return;
     };
-    if let Some(bytes) = durable.lacks {
-        room::make(data, cx, bytes);
+    if let Some(lack) = durable.lacks {
+        room::make(data, cx, lack.bytes);
     }
     for fetch in std::mem::take(&mut durable.starved) {
         let bytes = durable.get(fetch.id).map(|call| call.record.result.bytes);
         match room::make(data, cx, bytes.unwrap_or(0)) {
             MemoryGrant::Never(failure) => {
                 cx.refuse(fetch.connection, fetch.request, &failure);
+                cx.has_room |= cx.clients.someone_starves();
             }
             _ => durable.starve(fetch),
         }

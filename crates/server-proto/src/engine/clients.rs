@@ -362,7 +362,7 @@ fn stalled(engine: &mut Engine, has_run: bool) -> Vec<(CallKey, ConnectionKey, S
         true => Some(0),
         false => {
             let next = cx.clients.next_starved(&cx.memory);
-            next.map(|(_, held)| held)
+            next.map(|(_, (held, _))| held)
         }
     };
     // Who holds less memory than the user who waits does not stand in its way.

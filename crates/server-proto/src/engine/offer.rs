@@ -76,7 +76,7 @@ impl Engine {
             Ok(admissible) => admissible,
             Err(failure) => return refuse(&mut self.cx, key, id, &failure),
         };
-        match self.buffer_for(key, &admissible.checked, call.data_bytes) {
+        match self.buffer_for(key, &admissible.checked, (call.data_bytes, asked)) {
             MemoryGrant::Here(buffer) => self.take((key, id), asked, call, admissible, buffer),
             MemoryGrant::Later => {
                 let buffer = admissible.checked.layout.bytes;
@@ -266,7 +266,7 @@ impl Engine {
         &mut self,
         key: ConnectionKey,
         checked: &Checked,
-        sent: u64,
+        (sent, asked): (u64, Nanos),
     ) -> MemoryGrant<Option<MemoryKey>> {
         let (cx, bytes) = (&mut self.cx, checked.layout.bytes);
         if bytes == 0 {
@@ -277,9 +277,13 @@ impl Engine {
         let is_small = bytes <= Memory::SMALL;
         let waits = cx.clients[key].proto.waits_for_grant(sent);
         let is_first = is_small || (cx.clients.is_receiving(key, &cx.calls) && !waits);
-        let own = Starved::new(key, (sent, bytes), cx.now());
+        let starved = |since| Starved::new(key, (sent, bytes), since);
+        let rank = cx.clients.rank(&starved(asked), &cx.memory);
+        let durable = self.durable_calls.next_starved(cx);
+        let is_behind = self.data.turns.starves() || durable.is_some_and(|first| first < rank);
         // A running call may wait for this one, which is then refused if it cannot begin.
-        let is_behind = self.data.turns.starves() && !cx.may_call_back(key);
+        let is_behind = is_behind && !cx.may_call_back(key);
+        let own = starved(cx.now());
         if !is_first && (is_behind || cx.clients.is_behind_starved(&own, &cx.memory)) {
             return MemoryGrant::Later;
         }

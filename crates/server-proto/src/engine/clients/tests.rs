@@ -3,11 +3,12 @@
 
 use super::*;
 use crate::event::{Accepted, Event, Finished, Now, Ready};
-use crate::samples::call_of;
+use crate::keys::MemoryKey;
+use crate::samples::{call_of, queued};
 use crate::settings::{Limits as Bounds, Settings};
 use crate::{Server, WorkerKey};
 use farcall_idl::{Scalar, parse_document};
-use farcall_rpc_proto::{Hello, Limits, Transmit, User, client};
+use farcall_rpc_proto::{DurableState, Hello, JobId, Limits, Transmit, User, client};
 
 const IDL: &str = "Module m; Library \"libc.so.6\";
     Define fill(IN int n, OUT double a[n]) Calls \"C\" bzero(a, n);";
@@ -135,6 +136,73 @@ fn who_waits_behind_a_client_that_leaves_goes_on() {
     server.handle(Event::Lost(anne.key, None));
     server.turn();
     assert_eq!(server.engine().cx.clients[carl.key].calls.len(), 1);
+}
+
+/// A server with results of this many bytes of a durable call of anne, and 64 MiB for calls, of
+/// which carl has 32.
+fn server_with_results(bytes: u64) -> (Server, MemoryKey) {
+    let document = parse_document(IDL).document;
+    let mut settings = Settings::simple(true);
+    settings.limits.memory = 64 << 20;
+    let mut server = Server::new(settings, [&document], Vec::new(), at(1));
+    server.set_time(at(1));
+    let mut record = queued(RESULTS, "anne", "m/fill", "");
+    (record.number, record.state) = (1, DurableState::Done);
+    record.result.bytes = bytes;
+    server.handle(Event::DurableOpened(vec![record], 0));
+    let cx = &mut server.engine_mut().cx;
+    let carls = cx.memory.take(32 << 20, &User::named("carl"), &mut cx.out);
+    (server, carls.unwrap())
+}
+
+const RESULTS: JobId = JobId([7; 16]);
+
+fn fetch(server: &mut Server, client: &Client) {
+    let engine = server.engine_mut();
+    let durable_calls = &mut engine.durable_calls;
+    durable_calls.fetch(&mut engine.cx, client.key, 9, RESULTS);
+    server.turn();
+}
+
+/// Else results that are large would never come from a server that always has calls.
+#[test]
+fn a_call_waits_behind_results_that_have_waited_for_memory() {
+    for gives_up in [false, true] {
+        let (mut server, carls) = server_with_results(40 << 20);
+        let anne = Client::connect(&mut server, "anne");
+        let mut bob = Client::connect(&mut server, "bob");
+        let mut dora = Client::connect(&mut server, "dora");
+        fetch(&mut server, &anne);
+        assert!(server.engine().durable_calls.await_memory());
+        assert!(bob.call(&mut server, 1 << 20).is_some(), "it is shorter");
+        server.set_time(at(7));
+        assert_eq!(dora.call(&mut server, 1 << 20), None, "anne is first");
+        match gives_up {
+            true => server.handle(Event::Lost(anne.key, None)),
+            false => {
+                let cx = &mut server.engine_mut().cx;
+                cx.memory.give_back(carls);
+                cx.has_room = true;
+            }
+        }
+        server.turn();
+        assert!(!server.engine().durable_calls.await_memory());
+        let calls = server.engine().cx.clients[dora.key].calls.len();
+        assert_eq!(calls, 1, "{gives_up}");
+    }
+}
+
+#[test]
+fn results_wait_behind_a_call_that_has_waited_for_memory() {
+    let (mut server, _) = server_with_results(16 << 20);
+    let anne = Client::connect(&mut server, "anne");
+    let mut bob = Client::connect(&mut server, "bob");
+    assert_eq!(bob.call(&mut server, 40 << 20), None, "carl has the memory");
+    fetch(&mut server, &anne);
+    assert!(server.engine().durable_calls.await_memory(), "bob is first");
+    server.handle(Event::Lost(bob.key, None));
+    server.turn();
+    assert!(!server.engine().durable_calls.await_memory());
 }
 
 /// It would be refused when there is memory, and its successor may have some now.
