@@ -15,7 +15,7 @@ use crate::keys::{CallKey, ConnectionKey, Key, MemoryKey, Table};
 use crate::lifecycle::Change;
 use crate::links::Links;
 use crate::memory::{Memory, NoMemory};
-use crate::record::Outcome;
+use crate::record::{Outcome, Record};
 use crate::settings::Settings;
 use farcall_record::Server;
 use farcall_rpc_proto::{CallId, Failure, FailureKind, JobId, Nanos, User};
@@ -350,6 +350,28 @@ impl Context {
             what: name.map_or_else(|_| "?".to_string(), |name| name.into_owned()),
             outcome: outcome.to_string(),
             call: Some((bytes, call.times.exec)),
+        };
+        self.out.push(Action::Audit(Box::new(audit)));
+    }
+
+    /// Ends a durable call that no worker has begun with.
+    pub(crate) fn end_unbegun(&mut self, key: CallKey, why: FailureKind) {
+        self.audit_call(key, why.name());
+        self.note_call(key, why.name());
+        self.step(Step::Release(key));
+    }
+
+    /// Tells the audit log, if there is one, that a durable call was cancelled on the disk.
+    pub(crate) fn audit_on_disk(&mut self, record: &Record, user: &User) {
+        if !self.settings.audits {
+            return;
+        }
+        let audit = Audit {
+            user: user.clone(),
+            peer: None,
+            what: record.function.to_string(),
+            outcome: FailureKind::Cancelled.name().to_string(),
+            call: Some(([record.arguments.bytes, 0], 0)),
         };
         self.out.push(Action::Audit(Box::new(audit)));
     }

@@ -480,6 +480,10 @@ impl DurableCalls {
         let (fetches, asked) = durable.changed(id, changed, &mut cx.disk);
         let Some(kept) = durable.get(id) else { return };
         let (state, stage) = (kept.record.state, kept.stage);
+        let is_cancelled = changed.change == Change::Cancel && changed.applied;
+        if is_cancelled && !matches!(stage, Stage::Memory(_)) {
+            cx.audit_on_disk(&kept.record, &kept.user);
+        }
         let [arguments, result] = [Content::Arguments, Content::Result]
             .map(|content| kept.record.stored(content).bytes > 0);
         if changed.change == Change::Start && changed.applied {

@@ -185,7 +185,9 @@ impl DurableCalls {
             return;
         };
         match read {
-            _ if is_over(self.durable.as_ref(), id) => cx.step(Step::Release(key)),
+            _ if is_over(self.durable.as_ref(), id) => {
+                cx.end_unbegun(key, FailureKind::Cancelled);
+            }
             Ok(()) => cx.step(Step::Enqueue(key)),
             Err(_) if lacks_memory(cx, key) => cx.step(read_again(key)),
             Err(error) if !error.is_damage && reads_again(self, cx, id) => {

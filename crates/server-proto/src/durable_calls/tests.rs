@@ -350,8 +350,17 @@ fn is_in_memory(engine: &mut Engine, id: JobId) -> bool {
 }
 
 #[test]
-fn a_call_behind_one_that_is_cancelled_goes_on() {
+fn a_call_that_waits_for_memory_keeps_its_place_in_the_line() {
     let mut engine = crowded();
+    let place = engine.durable_calls.next_starved(&engine.cx);
+    engine.cx.clock.now.nanos += 10 * NOW.nanos;
+    engine.cx.has_room = true;
+    engine.turn();
+    assert_eq!(engine.durable_calls.next_starved(&engine.cx), place);
+    assert!(place.is_some());
+}
+
+fn cancel(engine: &mut Engine, id: JobId) {
     let cancelled = Changed {
         change: Change::Cancel,
         state: DurableState::Cancelled,
@@ -360,9 +369,30 @@ fn a_call_behind_one_that_is_cancelled_goes_on() {
         applied: true,
         outcome: Outcome::default(),
     };
-    engine.handle(Event::Changed(ID, Some(cancelled)));
+    engine.handle(Event::Changed(id, Some(cancelled)));
     engine.turn();
+}
+
+#[test]
+fn a_call_behind_one_that_is_cancelled_goes_on() {
+    let mut engine = crowded();
+    cancel(&mut engine, ID);
     assert!(is_in_memory(&mut engine, BEHIND));
+}
+
+#[test]
+fn a_call_that_is_cancelled_before_it_begins_is_in_the_audit_log() {
+    let mut engine = crowded();
+    engine.cx.settings.audits = true;
+    cancel(&mut engine, ID);
+    assert!(is_in_memory(&mut engine, BEHIND), "ID was on the disk");
+    cancel(&mut engine, BEHIND);
+    let actions = std::iter::from_fn(|| engine.cx.out.pop());
+    let audits = actions.filter_map(|action| match action {
+        Action::Audit(audit) => Some(format!("{} {}", audit.what, audit.outcome)),
+        _ => None,
+    });
+    assert_eq!(audits.collect::<Vec<_>>(), ["m/fill Cancelled"; 2]);
 }
 
 /// Clients that are slow would be ended for it.

@@ -318,12 +318,12 @@ impl Elements {
         match cx.calls[key].state {
             call::State::Queued => {
                 self.leave(key);
-                cx.step(Step::Release(key));
+                cx.end_unbegun(key, reason.kind);
             }
             call::State::Running { worker } => match self.workers[worker].state {
                 State::Booked { .. } => {
                     self.workers[worker].rest(cx.now());
-                    cx.step(Step::Release(key));
+                    cx.end_unbegun(key, reason.kind);
                 }
                 _ => self.workers.end(cx, worker, reason.kind, &reason.message),
             },
