@@ -545,6 +545,18 @@ def test_sizes_of_fortran_divide_whole_numbers(tmp_path):
     assert "left out: any: `x` has any number of dimensions" in text
 
 
+def test_sizes_of_fortran_are_the_largest_of_several_numbers(tmp_path):
+    """`max` of the interface language takes two; `drafted` has the draft checked."""
+    text = drafted(
+        tmp_path,
+        "sizes.f90",
+        "subroutine f(n, m, x, y)\n  integer, intent(in) :: n, m\n"
+        "  real(8), intent(in) :: x(max(1,n,m)), y(min(n,max(m,2*n,(n+m)),9)+1)\nend subroutine\n",
+    )
+    assert "IN double x[max(max(1,n),m)]" in text
+    assert "IN double y[min(min(n,max(max(m,2*n),(n+m))),9)+1]" in text
+
+
 def test_a_shim_has_powers_and_long_statements(tmp_path):
     names = [f"number_{one}_of_a_long_list" for one in range(12)]
     given = ", &\n    ".join(names)

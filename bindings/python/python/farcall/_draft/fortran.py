@@ -571,7 +571,7 @@ class _Reader:
         if any(word.lower() not in known for word in words):
             size = likely_size(name, self.scalars) or "1"
             return size, f"is its size {dim}?"
-        return re.sub(r"\*\s*\*", "^", dim.lower()), ""
+        return _of_two(re.sub(r"\*\s*\*", "^", dim.lower())), ""
 
     def _assumed(self, size: re.Match[str]) -> str:
         """The parameters for a size of an array of assumed shape."""
@@ -601,6 +601,26 @@ class _Reader:
         self.shim = [_continued(line) for line in lines]
         function.parameters = self.added + function.parameters
         function.symbol, function.arguments, function.value = shim, given, ""
+
+
+def _of_two(size: str) -> str:
+    """The size with two values in each `max` and `min`, as the interface language has them."""
+    made: list[str] = []
+    # The place of each open parenthesis, and the commas in it so far.
+    opened: list[list[int]] = []
+    for part in re.findall(r"\w*\s*\(|\w+|[^\w(),]+|[),]", size):
+        if part.endswith("("):
+            opened.append([len(made), 0])
+        elif part == ")" and opened:
+            opened.pop()
+        elif part == "," and opened:
+            begin, commas = opened[-1]
+            opened[-1][1] += 1
+            if commas > 0:
+                made.insert(begin, made[begin])
+                made.append(")")
+        made.append(part)
+    return "".join(made)
 
 
 _FORTRAN = {
