@@ -569,6 +569,23 @@ def test_a_shim_has_powers_and_long_statements(tmp_path):
     build(tmp_path, "libsizes.so", "gfortran", "sizes.f90", "drafted_shim.f90")
 
 
+def test_procedures_of_several_modules_can_have_one_name(tmp_path):
+    """The draft has the first one. The others are left out, and their shims too."""
+    text = "module {0}\ncontains\nsubroutine start(n)\n  integer, intent(in) :: n\n"
+    text += "end subroutine\nend module\n"
+    for files in (("both.f90",), ("first.f90", "second.f90")):
+        parts = [text.format("first"), text.format("second")]
+        parts = ["".join(parts)] if len(files) == 1 else parts
+        for name, part in zip(files, parts, strict=True):
+            (tmp_path / name).write_text(part)
+        draft(tmp_path, *files, "-o", f"{len(files)}.idl")
+        drafted_text = (tmp_path / f"{len(files)}.idl").read_text()
+        assert drafted_text.count("Define start(IN int n)") == 1
+        assert "/* ? left out: start: another one has this name */" in drafted_text
+        shim = (tmp_path / f"{len(files)}_shim.f90").read_text()
+        assert shim.count("subroutine draft_start(n)") == 1 and "use first, only: start" in shim
+
+
 def test_sizes_that_fortran_states_twice_are_a_question(tmp_path):
     text = drafted(
         tmp_path,

@@ -75,7 +75,8 @@ def draft(arguments: argparse.Namespace) -> tuple[str, list[str]]:
         reasons = "; ".join(whole.left_out) or "it declares none"
         raise ValueError(f"no function has an interface: {reasons}")
     stem = files[0].stem
-    return whole.text(stem, arguments.library or f"./lib{stem}.so"), whole.shim
+    shim = [line for lines in whole.shims.values() for line in lines]
+    return whole.text(stem, arguments.library or f"./lib{stem}.so"), shim
 
 
 def _check(file: pathlib.Path) -> None:

@@ -76,6 +76,8 @@ class Function:
     value: str = ""
     convention: str = "C"
     description: str = ""
+    # The module of Fortran that has the procedure.
+    module: str = ""
     questions: list[str] = dataclasses.field(default_factory=list)
 
     def text(self) -> str:
@@ -103,14 +105,15 @@ class Draft:
 
     functions: list[Function] = dataclasses.field(default_factory=list)
     left_out: list[str] = dataclasses.field(default_factory=list)
-    # Fortran text that makes procedures of modules callable.
-    shim: list[str] = dataclasses.field(default_factory=list)
+    # Fortran text that makes procedures of modules callable, by the names of their functions.
+    shims: dict[str, list[str]] = dataclasses.field(default_factory=dict)
 
     def add(self, other: "Draft") -> None:
         """Adds what another source has."""
         self.functions += other.functions
         self.left_out += other.left_out
-        self.shim += other.shim
+        for name, shim in other.shims.items():
+            self.shims.setdefault(name, shim)
 
     def text(self, module: str, library: str) -> str:
         """The interface file."""
@@ -119,13 +122,14 @@ class Draft:
             f"Module {module};",
             f'Library "{library}"; /* ? is this the library with these functions? */',
         ]
-        texts: dict[str, str] = {}
+        texts: dict[str, tuple[str, str]] = {}
         left_out = list(self.left_out)
         for function in self.functions:
-            if texts.setdefault(function.name, function.text()) != function.text():
+            made = function.module, function.text()
+            if texts.setdefault(function.name, made) != made:
                 left_out.append(f"{function.name}: another one has this name")
         lines += [f"/* ? left out: {reason} */" for reason in left_out]
-        for text in texts.values():
+        for _, text in texts.values():
             lines += ["", text]
         return "\n".join(lines) + "\n"
 

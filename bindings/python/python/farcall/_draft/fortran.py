@@ -80,8 +80,8 @@ def read(path: pathlib.Path, include: Sequence[str]) -> Draft:
         try:
             function = reader.function()
             function.questions += questions + _stated_twice(block, errors)
-            if all(one.name != function.name for one in draft.functions):
-                draft.shim += reader.shim
+            if reader.shim and all(one.name != function.name for one in draft.functions):
+                draft.shims[function.name] = reader.shim
             draft.functions.append(function)
         except RefusedError as reason:
             draft.left_out.append(f"{block['name']}: {reason}")
@@ -601,6 +601,7 @@ class _Reader:
         self.shim = [_continued(line) for line in lines]
         function.parameters = self.added + function.parameters
         function.symbol, function.arguments, function.value = shim, given, ""
+        function.module = self.module["name"]
 
 
 def _of_two(size: str) -> str:
