@@ -73,3 +73,12 @@ def test_a_future_that_ctrl_c_has_ended_can_be_shown():
 
     shown = types.SimpleNamespace(done=lambda: True, cancelled=lambda: False, result=result)
     assert farcall._notebook.future(shown) == "<div><b>KeyboardInterrupt</b>: </div>"
+
+
+def test_a_future_whose_server_does_not_say_how_it_fares_can_be_shown():
+    def status():
+        raise farcall.TimeoutError("no answer <within 5 s>")
+
+    shown = types.SimpleNamespace(done=lambda: False, status=status)
+    expected = "<div>the call is under way: no answer &lt;within 5 s&gt;</div>"
+    assert farcall._notebook.future(shown) == expected

@@ -33,7 +33,11 @@ def _parameters(interface: Interface) -> str:
 def future(shown: Future) -> str:
     """How far a call in progress has come; the times and the result of one that has ended."""
     if not shown.done():
-        return _status(shown.status())
+        try:
+            return _status(shown.status())
+        # As when the server reads nothing while a request waits for memory.
+        except Error as error:
+            return f"<div>the call is under way: {html.escape(str(error))}</div>"
     if shown.cancelled():
         return "<div>the call was cancelled</div>"
     try:
