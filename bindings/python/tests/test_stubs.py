@@ -29,7 +29,7 @@ def solve(server: farcall.Server, a: np.ndarray, b: np.ndarray) -> int:
     likely = dgesv(server).estimate(n=n, nrhs=1, lda=n, ldb=n).total
     job: str = dgesv(server).submit(a=a, b=b).id
     sweep = dgesv(server).map([{"a": a, "b": b}], nrhs=1, group=1)
-    first = sum(int(each.info) for each in sweep)
+    first = sum(int(each.info) for each in sweep) + sweep.wanted
     return int(result.info) + int(future.result().ipiv[0]) + first + len(job) + int(likely or 0)
 """
 WRONG = {
