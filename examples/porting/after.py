@@ -2,8 +2,8 @@
 
     python after.py 600 40 [each|loop|parts] [SERVER]
 
-`each` replaces the solver by a remote call, `loop` calls the whole loop once, and `parts` gives
-parts of the frequencies to all servers, which keep the matrices.
+`each` replaces the solver by a remote call, `loop` calls the whole loop once, and `parts` computes
+parts of the frequencies at the same time at one server, which keeps the matrices.
 """
 
 import sys
