@@ -1,6 +1,6 @@
 //! The rows of a benchmark: our figure, the figure of a peer from the same run, and their ratio.
-//! The benchmarks measure; this module prints and checks the bars. A ratio that is not a number
-//! misses every bar.
+//! The benchmarks measure; this module prints and checks the bars. A ratio that is not a finite
+//! number misses every bar.
 
 use crate::failure::Failure;
 use crate::machine::Use;
@@ -34,11 +34,12 @@ impl Row {
 
     fn misses_bar(&self) -> bool {
         let ratio = self.ratio();
+        // Without a figure of the peer there is nothing to compare with.
+        let is_known = ratio.is_finite() && median(&self.peer_values).is_finite();
         match (self.bar, self.better) {
             (None, _) => false,
-            // A ratio that is not a number misses every bar.
-            (Some(bar), Better::Lower) => ratio.is_nan() || ratio > bar,
-            (Some(bar), Better::Higher) => ratio.is_nan() || ratio < bar,
+            (Some(bar), Better::Lower) => !is_known || ratio > bar,
+            (Some(bar), Better::Higher) => !is_known || ratio < bar,
         }
     }
 
@@ -207,6 +208,20 @@ mod tests {
         assert!(row(1.9, Better::Higher).misses_bar());
         assert!(!row(2.1, Better::Higher).misses_bar());
         assert!(row(f64::NAN, Better::Lower).misses_bar());
+    }
+
+    /// The ratio to a peer that moved nothing is infinite, and would pass as the best.
+    #[test]
+    fn beside_a_peer_that_has_failed_every_bar_is_missed() {
+        for better in [Better::Lower, Better::Higher] {
+            for peer in [0.0, f64::INFINITY, f64::NAN] {
+                let failed = Row {
+                    peer_values: vec![peer],
+                    ..row(3.0, better)
+                };
+                assert!(failed.misses_bar(), "{better:?} beside {peer}");
+            }
+        }
     }
 
     #[test]

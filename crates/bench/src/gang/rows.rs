@@ -1,5 +1,5 @@
 //! The rows of `farcall bench gang`, and their output as a table or as JSON. A row can have a bar.
-//! A figure that is not a number misses every bar.
+//! A figure that is not a finite number misses every bar.
 
 use crate::failure::Failure;
 use crate::machine::Use;
@@ -79,13 +79,15 @@ impl Row {
     }
 
     fn misses(&self) -> bool {
+        let peer = self.peer.map_or(f64::NAN, |(_, value)| value);
         let ratio = self.ratio().unwrap_or(f64::NAN);
-        // A figure that is not a number misses every bar.
+        // Without a figure of the peer there is nothing to compare with.
+        let is_known = ratio.is_finite() && peer.is_finite();
         match self.bar {
             None => false,
-            Some(Bar::Most(bar)) => self.value.is_nan() || self.value > bar,
-            Some(Bar::MostOfPeer(bar)) => ratio.is_nan() || ratio > bar,
-            Some(Bar::LeastOfPeer(bar)) => ratio.is_nan() || ratio < bar,
+            Some(Bar::Most(bar)) => !self.value.is_finite() || self.value > bar,
+            Some(Bar::MostOfPeer(bar)) => !is_known || ratio > bar,
+            Some(Bar::LeastOfPeer(bar)) => !is_known || ratio < bar,
         }
     }
 }
@@ -155,5 +157,16 @@ mod tests {
             (&json!("value"), &json!(false))
         );
         assert_eq!(row(1.1).to_json()["bar"], json!(null));
+    }
+
+    /// The ratio to a peer that moved nothing is infinite, and would pass as the best.
+    #[test]
+    fn beside_a_peer_that_has_failed_every_bar_is_missed() {
+        for bar in [Bar::MostOfPeer(2.0), Bar::LeastOfPeer(2.0)] {
+            for peer in [0.0, f64::INFINITY, f64::NAN] {
+                let failed = Row::new("", 3.0, "MB/s").beside("", peer).bar(bar);
+                assert!(failed.misses(), "{bar:?} beside {peer}");
+            }
+        }
     }
 }
