@@ -4,6 +4,7 @@
 
 use crate::failure::Failure;
 use farcall_client::{Argument, Function, Outcome, Scalar};
+use std::f64::consts::FRAC_PI_4;
 
 /// A function and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +139,17 @@ fn doubles(bytes: &[u8]) -> impl Iterator<Item = f64> {
     bytes.chunks_exact(8).map(value)
 }
 
+fn wrong_solution() -> Failure {
+    Failure::failed("a client got a wrong solution")
+}
+
+/// Whether these are the counts of EP with 2^m trials. A trial is a point in a square, and those in
+/// the circle within it count: a part of pi / 4.
+fn are_deviates(m: usize, counts: &[u8]) -> bool {
+    let part = doubles(counts).sum::<f64>() / 2f64.powi(m as i32);
+    (part - FRAC_PI_4).abs() < 0.01
+}
+
 /// Whether two values differ by more than rounding explains, or one of them is not a number.
 fn is_far(one: f64, other: f64) -> bool {
     let off = (one - other).abs();
@@ -231,9 +243,17 @@ impl Arrays<'_> {
                 Argument::Out(&mut self.info),
                 Argument::Skip,
             ])?,
-            Problem::Ep(_) => {
+            Problem::Ep(m) => {
                 let (mut sums, mut counts) = ([0; 16], [0; 80]);
-                function.call(&mut [n(), Argument::Out(&mut sums), Argument::Out(&mut counts)])?
+                let outcome = function.call(&mut [
+                    n(),
+                    Argument::Out(&mut sums),
+                    Argument::Out(&mut counts),
+                ])?;
+                if !are_deviates(m, &counts) {
+                    return Err(wrong_solution());
+                }
+                outcome
             }
             Problem::Posv(_) => function.call(&mut [
                 text("L"),
@@ -267,7 +287,7 @@ impl Arrays<'_> {
             false => doubles(&self.b).any(|value| is_far(value, 1.0)),
         };
         match self.info != [0; 4] || wrong {
-            true => Err(Failure::failed("a client got a wrong solution")),
+            true => Err(wrong_solution()),
             false => Ok(()),
         }
     }
@@ -286,5 +306,22 @@ impl Arrays<'_> {
         });
         // A vector of zeros is not an eigenvector.
         all.all(|near| near) && vector.iter().any(|element| element.abs() > 1e-6)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_that_were_not_drawn_are_no_solution() {
+        // Class S of the NAS benchmarks.
+        let counts = [6140517.0f64, 5865300.0, 1100361.0, 68546.0, 1648.0, 17.0];
+        let counts: Vec<u8> = counts.into_iter().flat_map(f64::to_ne_bytes).collect();
+        assert!(are_deviates(24, &counts));
+        assert!(!are_deviates(25, &counts));
+        assert!(!are_deviates(24, &[0; 80]));
+        let no_numbers = f64::NAN.to_ne_bytes().repeat(10);
+        assert!(!are_deviates(24, &no_numbers));
     }
 }
