@@ -220,7 +220,7 @@ impl BenchDaemon {
     pub(super) fn start(slice_ms: u32, form: &str) -> Result<BenchDaemon, Failure> {
         let number = now();
         let control = format!("@farcall-bench-{}-{number}", std::process::id());
-        let trace = std::env::temp_dir().join(format!("farcall-bench-{number}.csv"));
+        let trace = crate::signals::file()?;
         let mut command = Command::new(program::farcall()?);
         command
             .args([
@@ -233,14 +233,12 @@ impl BenchDaemon {
             .args(["--form", form, "--control", &control])
             .args(["--slice", &format!("{slice_ms}ms")])
             .arg("--trace")
-            .arg(&trace);
+            .arg(trace.path());
         let process = Daemon::start(command)?;
-        let file = File::open(&trace)?;
-        std::fs::remove_file(&trace)?;
         Ok(BenchDaemon {
             process,
             control,
-            trace: file,
+            trace: trace.into_file(),
         })
     }
 
