@@ -52,7 +52,12 @@ fn beside_a_ping(arguments: &Arguments, farcall: &Program, policy: &str) -> Resu
         .stdout(Stdio::null());
     let mut ping = farcall_child::spawn(ping)?;
     let rate = bulk(&lab, 2, arguments.duration())? / shape.ideal() / 2.0;
-    ping.wait()?;
+    let pinged = ping.wait()?;
+    if !pinged.success() {
+        return Err(Failure::failed(format!(
+            "the ping beside the burst has no answer: {pinged}"
+        )));
+    }
     let (limit, (better, bar)) = at_least(97.0);
     let bar = bar.filter(|_| policy == "max-min");
     let name = format!("ping beside a burst, {policy}, of ideal");
