@@ -130,7 +130,10 @@ def echo_cat(config: str) -> Callable[[], None]:
             left = left[process.stdin.write(left) :]  # type: ignore[union-attr]
         place = memoryview(received)
         while place:
-            place = place[process.stdout.readinto(place) :]  # type: ignore[union-attr]
+            count = process.stdout.readinto(place)  # type: ignore[union-attr]
+            if not count:
+                raise EOFError("ssh has ended")
+            place = place[count:]
 
     return work
 

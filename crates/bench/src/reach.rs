@@ -50,6 +50,12 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let sshd = Sshd::start()?;
+    if arguments.check && sshd.is_none() {
+        return Err(Failure::failed(
+            "no sshd, so the bar of ssh cannot be checked: run scripts/setup programs",
+        ));
+    }
     let machine = Machine::watch();
     let mut command = Command::new(crate::program::farcall()?);
     command
@@ -80,7 +86,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         arguments.rounds,
     )?;
     let mut rows = rows(tasks, search);
-    match Sshd::start()? {
+    match sshd {
         Some(sshd) => {
             let config = sshd.config();
             let over = |name| Contender::script(&arguments.python, SCRIPT, &[name, &config]);
