@@ -62,13 +62,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 impl Arguments {
-    /// `farcall serve` with LAPACK and BLAS, to be started in some place.
-    fn serve(&self, command: &mut Command) -> Result<(), Failure> {
+    /// `farcall serve` with LAPACK and BLAS, to be started in some place and to listen there.
+    fn serve(&self, command: &mut Command, listen: &str) -> Result<(), Failure> {
         command.arg("serve");
         for file in ["lapack.idl", "blas.idl"] {
             command.arg(crate::program::interface_file(&self.libraries, file)?);
         }
-        command.args(["--listen", "0.0.0.0:0", "--log", "error"]);
+        command.args(["--listen", listen, "--log", "error"]);
         Ok(())
     }
 }
@@ -76,16 +76,16 @@ impl Arguments {
 /// The rows of one host.
 fn here(arguments: &Arguments, programs: &Programs) -> Result<Vec<Row>, Failure> {
     let mut command = Command::new(crate::program::farcall()?);
-    arguments.serve(&mut command)?;
+    arguments.serve(&mut command, "127.0.0.1:0")?;
     let server = Daemon::start(command)?;
-    let address = server.address().replace("0.0.0.0", "127.0.0.1");
+    let address = server.address();
     let mut rows = Vec::new();
     for (name, is_dgesv) in [("dgesv", "1"), ("dgemm", "0")] {
         progress::measuring(name);
         let (mut added, mut plain) = (Vec::new(), Vec::new());
         for _ in 0..arguments.rounds {
             let without = programs.plain(&["tiny", is_dgesv])?.printed()?;
-            let with = programs.offloaded(&address, "--auto", &["tiny", is_dgesv])?;
+            let with = programs.offloaded(address, "--auto", &["tiny", is_dgesv])?;
             added.push(with.printed()? - without);
             plain.push(without);
         }
@@ -107,7 +107,7 @@ fn here(arguments: &Arguments, programs: &Programs) -> Result<Vec<Row>, Failure>
         for is_plain in [round % 2 == 0, round % 2 == 1] {
             match is_plain {
                 true => peer_values.push(programs.plain(&words)?.seconds),
-                false => values.push(programs.offloaded(&address, "--auto", &words)?.seconds),
+                false => values.push(programs.offloaded(address, "--auto", &words)?.seconds),
             }
         }
     }
@@ -120,7 +120,7 @@ fn here(arguments: &Arguments, programs: &Programs) -> Result<Vec<Row>, Failure>
         better: Better::Lower,
         bar: Some(EQUAL),
     });
-    let estimates = (0..arguments.rounds).map(|_| programs.estimate(&address));
+    let estimates = (0..arguments.rounds).map(|_| programs.estimate(address));
     rows.push(Row {
         name: "farcall_estimate_array".to_owned(),
         unit: "ns",

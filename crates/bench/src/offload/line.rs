@@ -66,7 +66,7 @@ impl<'a> Line<'a> {
         let farcall = programs.farcall().to_string_lossy();
         let mut command = lab.command_within(&server_quota, SERVER, &farcall);
         arguments
-            .serve(&mut command)
+            .serve(&mut command, "0.0.0.0:0")
             .map_err(|failure| LabError::Io(std::io::Error::other(failure.to_string())))?;
         let server = Daemon::start(command)?;
         let host = lab.link_address(SERVER, 0).to_string();
