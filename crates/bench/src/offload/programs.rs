@@ -112,6 +112,18 @@ impl Ran {
         rows.collect()
     }
 
+    /// This run, if Farcall has counted calls of a routine in it. A program without the drop-in
+    /// libraries would run like the plain one, and lose nothing.
+    pub(super) fn with_calls_of(self, routine: &str) -> Result<Ran, Failure> {
+        match self.counts().contains_key(routine) {
+            true => Ok(self),
+            false => Err(Failure::failed(format!(
+                "`farcall offload` has seen no call of {routine}: {}",
+                String::from_utf8_lossy(&self.output.stderr).trim()
+            ))),
+        }
+    }
+
     /// Bytes of all routines. A program whose calls all stayed has no such figure: few bytes are
     /// better, and this would be the best.
     pub(super) fn bytes(&self) -> f64 {
@@ -192,5 +204,20 @@ mod tests {
         assert_eq!(ran(2, 800).bytes(), 800.0);
         assert_eq!(ran(2, 800).counts()["dgemm"].remote, 2.0);
         assert!(ran(0, 0).bytes().is_nan());
+    }
+
+    #[test]
+    fn a_program_whose_calls_nobody_counts_was_not_offloaded() {
+        let ran = || Ran {
+            seconds: 1.0,
+            output: Output {
+                status: ExitStatus::from_raw(0),
+                stdout: Vec::new(),
+                stderr: "dgemm 7 0 0 0 0.1 0.0 0 0.0\n".into(),
+            },
+        };
+        assert!(ran().with_calls_of("dgemm").is_ok());
+        let error = ran().with_calls_of("dgesv").err().unwrap();
+        assert!(error.to_string().contains("no call of dgesv"), "{error}");
     }
 }
