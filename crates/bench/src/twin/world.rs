@@ -306,7 +306,11 @@ impl Grid {
     /// Stops the servers, so that their records are whole.
     fn stop(mut self) -> Result<(), Failure> {
         for mut process in self.processes.drain(..).rev() {
-            process.stop(PATIENCE)?;
+            if process.stop(PATIENCE)?.is_none() {
+                return Err(Failure::failed(
+                    "a process did not end, so its record is not whole",
+                ));
+            }
         }
         Ok(())
     }
