@@ -113,8 +113,8 @@ impl Meta {
         self.exchange.collect(&mut self.directory);
         if self.exchange.reads_all(now_s) || self.seen != store.version() {
             for row in store.load((now * 1e3) as u64) {
-                // This same code wrote the row.
-                let _ = self.exchange.read(&mut self.directory, now, &row);
+                let read = self.exchange.read(&mut self.directory, now, &row);
+                read.expect("metaservers read what they write");
             }
         }
         for key in self.exchange.due(now_s, false).into_iter().take(most) {
