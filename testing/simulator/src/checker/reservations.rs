@@ -20,8 +20,6 @@ pub(super) struct Booked {
     /// At this time it has certainly begun. It does not end before `until`.
     from: u64,
     until: u64,
-    /// It is certainly over then.
-    over: u64,
 }
 
 impl Booked {
@@ -66,7 +64,6 @@ impl Reservations {
             told: now,
             from: now + record.begins * MS,
             until: (since + record.ends * MS).saturating_sub(MS),
-            over: now + record.ends * MS,
         };
         let is_before = |(id, known): (u64, &Booked)| known.told <= since && id >= record.id;
         if self.of_life(life).any(is_before) {
@@ -77,8 +74,8 @@ impl Reservations {
         }
         self.0.insert((life, record.id), booked);
         self.check(life, now)?;
-        let own = self.of_life(life).filter(|(_, known)| known.user == user);
-        let own = own.filter(|(_, known)| known.told <= since.max(known.told) && known.until > now);
+        let own = self.of_life(life);
+        let own = own.filter(|(_, known)| known.user == user && known.until > now);
         match own.count() > RESERVATIONS {
             true => Err(format!(
                 "user {user} has more reservations than one may have"
@@ -120,7 +117,6 @@ impl Reservations {
     pub(crate) fn releases(&mut self, life: u64, id: u64, now: u64) {
         if let Some(booked) = self.0.get_mut(&(life, id)) {
             booked.until = booked.until.min(now);
-            booked.over = booked.over.min(now);
         }
     }
 
