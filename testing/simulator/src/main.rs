@@ -16,16 +16,16 @@ use std::time::{Duration, Instant};
 )]
 struct Arguments {
     /// Play only this seed.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["metaservers", "flaws", "flaw"])]
     seed: Option<u64>,
     /// Play new seeds for this many seconds.
-    #[arg(long, default_value_t = 30)]
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
     /// The first of the new seeds.
     #[arg(long, default_value_t = 0)]
     from: u64,
     /// Play only seeds with metaservers.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["flaws", "flaw"])]
     metaservers: bool,
     /// Look for each of the deliberate faults, each for the time of `--seconds`.
     #[arg(long)]
@@ -159,5 +159,26 @@ fn show(options: &Options, lines: usize) {
     }
     if let Some(violation) = outcome.violation {
         println!("{violation}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run that plays nothing breaks no promise.
+    #[test]
+    fn what_would_play_nothing_or_something_else_is_refused() {
+        let parsed = |words: &[&str]| Arguments::try_parse_from([&["simulate"], words].concat());
+        for words in [
+            &["--seed", "1", "--metaservers"][..],
+            &["--seed", "1", "--flaws"],
+            &["--metaservers", "--flaws"],
+            &["--seconds", "0"],
+        ] {
+            assert!(parsed(words).is_err(), "{words:?}");
+        }
+        assert!(parsed(&["--seed", "1"]).is_ok());
+        assert!(parsed(&["--seconds", "1", "--metaservers"]).is_ok());
     }
 }
