@@ -122,6 +122,8 @@ pub(crate) struct Machine {
     /// The files of each library that were ever replaced, by index.
     pub(crate) files: BTreeMap<usize, Files>,
     pub(crate) memories: BTreeMap<MemoryKey, Memory>,
+    /// Bytes of memory that the server may take.
+    most: u64,
     pub(crate) workers: BTreeMap<WorkerKey, Worker>,
     pub(crate) sockets: BTreeMap<ConnectionKey, Socket>,
     /// Connections with something to write.
@@ -225,6 +227,7 @@ impl Machine {
     ) -> Machine {
         let document = interfaces::document();
         let settings = settings(random, options);
+        let most = settings.limits.memory;
         let mut server = Server::new(settings, [&document], files, now);
         server.start_workers();
         Machine {
@@ -232,6 +235,7 @@ impl Machine {
             libraries: vec![document],
             files: BTreeMap::new(),
             memories: BTreeMap::new(),
+            most,
             workers: BTreeMap::new(),
             sockets: BTreeMap::new(),
             unflushed: Vec::new(),
@@ -252,7 +256,7 @@ impl Machine {
 
     /// Whether it uses more memory than its limits allow.
     pub(crate) fn is_too_large(&self) -> bool {
-        self.memory() > MEMORY
+        self.memory() > self.most
     }
 
     /// A worker is ready. If it has tried new files, the workers with older ones get no new calls.
