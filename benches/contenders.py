@@ -10,8 +10,10 @@ Every tool is used as its documentation says for speed: kept connections, its ow
 arrays, no encryption, its server in a process of its own on this machine.
 """
 
+import atexit
 import collections
 import multiprocessing
+import shutil
 import signal
 import statistics
 import sys
@@ -302,6 +304,9 @@ class Ray(OfPeer):
 
     def __init__(self) -> None:
         """Starts a node of its own."""
+        folder = tempfile.mkdtemp(prefix="ray")
+        # Ray registers its own end when it is imported. What is registered first comes last.
+        atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True))
         import ray
 
         ray.init(
@@ -310,7 +315,7 @@ class Ray(OfPeer):
             log_to_driver=False,
             logging_level="error",
             object_store_memory=1 << 30,
-            _temp_dir=tempfile.mkdtemp(prefix="ray"),
+            _temp_dir=folder,
         )
 
         @ray.remote
