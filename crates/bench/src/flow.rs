@@ -295,7 +295,7 @@ fn rows_of(case: &Case, own: &Measured, peer: Option<&Measured>) -> Vec<Row> {
         name: format!("{}: {what}", case.name),
         value,
         unit,
-        peer: peer.map(|value| ("SimGrid 3.32".to_owned(), value)),
+        peer: peer.map(|value| ("SimGrid".to_owned(), value)),
         bar,
     };
     let time_bar = case.limits[0]
