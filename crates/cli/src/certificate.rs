@@ -304,14 +304,16 @@ fn write_pair(folder: &Path, name: &str, pem: &str, key: &KeyPair) -> Result<(),
 }
 
 /// Writes a certificate and its key, or neither: one without the other keeps the next attempt from
-/// making both.
+/// making both. Prints their names when both are there, because a command whose output nobody reads
+/// can end at its first line.
 fn write_both(certificate: &Path, pem: &str, private: &Path, key: &KeyPair) -> Result<(), Failure> {
     write(certificate, pem, 0o644)?;
-    let written = write(private, &key.serialize_pem(), 0o600);
-    if written.is_err() {
+    if let Err(failure) = write(private, &key.serialize_pem(), 0o600) {
         let _ = fs::remove_file(certificate);
+        return Err(failure);
     }
-    written
+    println!("{}\n{}", certificate.display(), private.display());
+    Ok(())
 }
 
 fn is_there(path: &Path) -> Failure {
@@ -319,7 +321,7 @@ fn is_there(path: &Path) -> Failure {
     Failure::failed(format!("{} {text}", path.display()))
 }
 
-/// Writes a file that does not exist yet, and prints its name.
+/// Writes a file that does not exist yet.
 fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
     let mut options = OpenOptions::new();
     let opened = options.write(true).create_new(true).mode(mode).open(path);
@@ -332,7 +334,6 @@ fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
         let _ = fs::remove_file(path);
         return Err(failed(path, error));
     }
-    println!("{}", path.display());
     Ok(())
 }
 

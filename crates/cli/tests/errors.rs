@@ -393,3 +393,26 @@ fn completions_that_cannot_be_written_are_an_error() {
     let said = String::from_utf8(run.stderr).unwrap();
     assert!(said.contains("cannot write to standard output"), "{said}");
 }
+
+#[test]
+fn a_certificate_has_its_key_also_if_nobody_reads_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let make = ["access", "certificate", "server", "tls", "localhost"];
+    // The first attempt makes the authority, and the second one the certificate.
+    for _ in 0..2 {
+        let run = farcall(folder.path())
+            .args(make)
+            .stdout(full())
+            .output()
+            .unwrap();
+        assert_eq!(run.status.code(), Some(1), "{run:?}");
+    }
+    for name in [
+        "tls/authority.pem",
+        "tls-authority/authority.key",
+        "tls/server.pem",
+        "tls/server.key",
+    ] {
+        assert!(folder.path().join(name).exists(), "{name}");
+    }
+}
