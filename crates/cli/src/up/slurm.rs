@@ -7,7 +7,7 @@ use farcall_client::{Options, Server};
 use farcall_schedule::pool::{Action, Member, Others, Pool, Rules, State};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -292,11 +292,9 @@ impl Jobs {
             let is_there = listed.contains_key(number)
                 || (job.asked.elapsed() < UNLISTED && !job.has_served && !job.leaves);
             if !is_there {
-                let errors = std::fs::read_to_string(folder.join(format!("{number}.err")));
-                let last = errors
-                    .ok()
-                    .and_then(|text| text.lines().last().map(str::to_owned));
-                let said = last.filter(|_| !job.has_served);
+                let errors = Some(folder.join(format!("{number}.err")));
+                let errors = errors.filter(|_| !job.has_served);
+                let said = errors.and_then(|file| last_line(&file));
                 let said = said.map_or_else(String::new, |said| format!(": {said}"));
                 say(&format!("job {number} has ended{said}"));
             }
@@ -420,6 +418,19 @@ fn address(file: &Path) -> Option<String> {
         .split_inclusive('\n')
         .find(|line| line.ends_with('\n'))?;
     Some(line.trim().strip_prefix("listening on ")?.to_owned())
+}
+
+/// The last line of what a job has said. Functions can say gigabytes, in any encoding.
+fn last_line(file: &Path) -> Option<String> {
+    const MOST: u64 = 4096;
+    let mut file = std::fs::File::open(file).ok()?;
+    let length = file.metadata().ok()?.len();
+    let start = length.saturating_sub(MOST);
+    file.seek(SeekFrom::Start(start)).ok()?;
+    let mut end = Vec::new();
+    file.take(MOST).read_to_end(&mut end).ok()?;
+    let end = String::from_utf8_lossy(&end);
+    end.lines().last().map(str::to_owned)
 }
 
 /// A line of `squeue`: the number of the job, its state, the time that it has left, and its time
@@ -568,6 +579,19 @@ mod tests {
         assert_eq!(address(&file), None);
         std::fs::write(&file, "listening on farcall://10.0.0.1:3717\n").expect("writes");
         assert_eq!(address(&file).as_deref(), Some("farcall://10.0.0.1:3717"));
+    }
+
+    #[test]
+    fn the_last_line_of_a_long_text_in_any_encoding_is_found() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("1.err");
+        assert_eq!(last_line(&file), None);
+        std::fs::write(&file, "").expect("writes");
+        assert_eq!(last_line(&file), None);
+        let mut text = b"\xff and so on\n".repeat(1000);
+        text.extend(b"no library `lapack`\n");
+        std::fs::write(&file, text).expect("writes");
+        assert_eq!(last_line(&file).as_deref(), Some("no library `lapack`"));
     }
 
     #[test]
