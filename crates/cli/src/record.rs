@@ -229,7 +229,8 @@ impl Source {
                 ));
             }
         }
-        Ok(())
+        // What nothing follows holds to the end.
+        before.values().try_for_each(take)
     }
 
     /// The files, in order.
@@ -345,6 +346,50 @@ mod tests {
         });
         told.unwrap();
         assert_eq!(times, [2.0, 1.5, 6.0]);
+    }
+
+    #[test]
+    fn a_server_that_says_nothing_in_a_part_is_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, times: &[f64]| {
+            let mut text = Vec::new();
+            Line::Record(Header {
+                schema: SCHEMA,
+                ..Header::default()
+            })
+            .write(&mut text);
+            for time in times {
+                let server = Server {
+                    time: *time,
+                    server: name.to_owned(),
+                    event: "started".to_owned(),
+                    ..Server::default()
+                };
+                Line::Server(Box::new(server)).write(&mut text);
+            }
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let (busy, idle) = (file("busy", &[1.0, 6.0]), file("idle", &[2.0, 9.0]));
+        for records in [[busy.clone(), idle.clone()], [idle, busy]] {
+            let source = Source {
+                records: records.into(),
+                from: Some(Moment(5.0)),
+                to: Some(Moment(8.0)),
+            };
+            let mut told = Vec::new();
+            let read = source.read(|one| {
+                if let Line::Server(server) = &one.line {
+                    told.push((server.server.clone(), server.time));
+                }
+                Ok(())
+            });
+            read.unwrap();
+            told.sort_by(|one, other| one.1.total_cmp(&other.1));
+            let told: Vec<(&str, f64)> = told.iter().map(|(name, time)| (&**name, *time)).collect();
+            assert_eq!(told, [("busy", 1.0), ("idle", 2.0), ("busy", 6.0)]);
+        }
     }
 
     #[test]
