@@ -6,7 +6,7 @@ mod tables;
 mod terminal;
 mod view;
 
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::plain;
 use crate::target::Named;
 use clap::Args;
@@ -64,6 +64,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let snapshot = Snapshot::parse(&text).map_err(Failure::failed)?;
     let tab = arguments.list.unwrap_or(Tab::first(&snapshot));
+    if !tab.is_of(&snapshot) {
+        let lists = Tab::all(&snapshot).iter().map(|tab| tab.name());
+        return Err(Failure::usage(format!(
+            "--list {}: a {} has no such list; use one of {}",
+            tab.name(),
+            snapshot.kind,
+            lists.collect::<Vec<&str>>().join(", ")
+        )));
+    }
     if arguments.once {
         print(&snapshot, tab);
         return Ok(());
@@ -83,7 +92,7 @@ fn ask(server: &Server, asked: &AskSnapshot) -> Result<Snapshot, String> {
     Snapshot::parse(&text)
 }
 
-/// Prints a list, with columns as wide as they need.
+/// Prints a list, with columns as wide as they need, and says if rows are missing.
 fn print(snapshot: &Snapshot, tab: Tab) {
     for line in heading(snapshot) {
         plain::say(line);
@@ -103,5 +112,12 @@ fn print(snapshot: &Snapshot, tab: Tab) {
             false => format!("{text:width$}"),
         });
         println!("{}", cells.collect::<Vec<String>>().join("  ").trim_end());
+    }
+    if table.missing > 0 {
+        let shown = table.rows.len() as u64;
+        failure::say(format_args!(
+            "warning: these are {shown} of {} rows; --search TEXT shows others",
+            shown.saturating_add(table.missing)
+        ));
     }
 }

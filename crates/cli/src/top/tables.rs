@@ -43,6 +43,11 @@ impl Tab {
         }
     }
 
+    /// Whether a snapshot can have rows of this list. A server is in its own list of servers.
+    pub(crate) fn is_of(self, snapshot: &Snapshot) -> bool {
+        self == Tab::Servers || Tab::all(snapshot).contains(&self)
+    }
+
     /// The list that people want to see first.
     pub(crate) fn first(snapshot: &Snapshot) -> Tab {
         Tab::all(snapshot)[0]
@@ -82,9 +87,11 @@ pub(crate) struct Cell {
 pub(crate) struct Table {
     pub(crate) columns: Vec<Column>,
     pub(crate) rows: Vec<Vec<Cell>>,
-    /// Rows before the first one, and rows in all.
+    /// Rows before the first one, and rows that can come into view.
     pub(crate) from: u64,
     pub(crate) total: u64,
+    /// Rows that exist and are not here.
+    pub(crate) missing: u64,
 }
 
 fn word(text: impl Into<String>) -> Cell {
@@ -271,15 +278,27 @@ pub(crate) fn table(snapshot: &Snapshot, tab: Tab) -> Table {
         is_number: *width < 0,
     };
     let rows = rows(snapshot, tab);
+    let shown = rows.len() as u64;
+    let exist = match tab {
+        Tab::Calls => snapshot.calls.total,
+        Tab::Ended => shown,
+        Tab::Users => snapshot.users.total,
+        Tab::Servers => snapshot.servers.total,
+        Tab::Reservations => snapshot.reservations.total,
+        Tab::Links => snapshot.links.total,
+        Tab::Data => snapshot.data.total,
+    };
+    // Only calls can be asked for from any place.
     let (from, total) = match tab {
-        Tab::Calls => (snapshot.calls.from, snapshot.calls.total),
-        _ => (0, rows.len() as u64),
+        Tab::Calls => (snapshot.calls.from, exist),
+        _ => (0, shown),
     };
     Table {
         columns: columns(tab).iter().map(column).collect(),
         rows,
         from,
         total,
+        missing: exist.saturating_sub(shown),
     }
 }
 

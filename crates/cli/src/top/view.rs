@@ -189,7 +189,11 @@ impl View {
         let last = (self.top + self.page).min(table.total);
         let first = (self.top + 1).min(last);
         let rows = format!("  {first} to {last} of {}", table.total);
-        Line::styled(format!("{all}{rows}"), Modifier::BOLD)
+        let in_all = match (self.tab, table.missing) {
+            (Tab::Calls, _) | (_, 0) => String::new(),
+            (_, missing) => format!(" ({} in all)", table.total.saturating_add(missing)),
+        };
+        Line::styled(format!("{all}{rows}{in_all}"), Modifier::BOLD)
     }
 
     /// Sorts the rows that are there.

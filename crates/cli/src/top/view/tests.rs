@@ -165,3 +165,25 @@ fn a_lost_server_is_said_and_what_was_seen_stays() {
     );
     assert!(lines[5].contains("lapack/dgesv"), "{lines:#?}");
 }
+
+#[test]
+fn the_rows_of_a_list_that_did_not_come_are_counted() {
+    let mut view = view();
+    let mut seen = snapshot(&AskSnapshot::default());
+    seen.users.total = 900;
+    view.take(Ok(seen));
+    press(&mut view, &[KeyCode::Tab, KeyCode::Tab]);
+    let lines = screen(&mut view);
+    assert!(lines[3].ends_with("1 to 3 of 3 (900 in all)"), "{lines:#?}");
+}
+
+#[test]
+fn a_metaserver_has_no_calls() {
+    let meta = Snapshot {
+        kind: "metaserver".into(),
+        ..Snapshot::default()
+    };
+    assert!(Tab::Servers.is_of(&meta) && !Tab::Calls.is_of(&meta));
+    let server = snapshot(&AskSnapshot::default());
+    assert!(Tab::Servers.is_of(&server) && Tab::Calls.is_of(&server));
+}
