@@ -15,7 +15,7 @@ use farcall_npy::{Array, same_shape};
 use farcall_plan::{MOST_BYTES, Plan};
 use farcall_quantity::counted;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -149,6 +149,7 @@ fn replace(
     form: &str,
     words: &[String],
 ) -> Result<(), Failure> {
+    let mut replaced = BTreeSet::new();
     for word in words {
         let wrong = || Failure::usage(format!("`{word}`: write NAME={form} or NAME=data:DATA"));
         let (name, value) = word.split_once('=').ok_or_else(wrong)?;
@@ -158,10 +159,14 @@ fn replace(
             let text = format!("`{word}`: the plan has no array `{name}` here; it has: {known}");
             return Err(Failure::usage(text));
         }
+        if !replaced.insert(name) {
+            return Err(Failure::usage(format!("`{name}` is given twice")));
+        }
         let path = match form.starts_with('@') {
             true => value.strip_prefix('@'),
             false => Some(value),
         };
+        let path = path.filter(|path| !path.is_empty());
         let file = match (farcall_plan::data(value), path) {
             (Some(_), _) => value.to_string(),
             // The files of a plan are relative to its folder, those of the command line are not.
@@ -323,4 +328,27 @@ fn to_json(plan: &Plan, folder: &Path, report: &Report) -> Value {
         "sent_bytes": report.sent_bytes, "returned_bytes": report.returned_bytes,
         "passed_bytes": report.passed_bytes, "outputs": outputs,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_names_a_file_for_an_array_of_the_plan_that_no_other_word_names() {
+        let replaced = |words: &str| {
+            let mut files = BTreeMap::from([("x".to_owned(), "x.npy".to_owned())]);
+            let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            replace(&mut files, "FILE.npy", &words).map(|()| files["x"].clone())
+        };
+        assert_eq!(replaced("x=/a.npy").unwrap(), "/a.npy");
+        for (words, why) in [
+            ("x=/a.npy x=/b.npy", "`x` is given twice"),
+            ("x=", "write NAME=FILE.npy"),
+            ("y=/a.npy", "no array `y`"),
+        ] {
+            let refused = replaced(words).unwrap_err().to_string();
+            assert!(refused.contains(why), "{refused}");
+        }
+    }
 }
