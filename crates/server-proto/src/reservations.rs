@@ -12,7 +12,7 @@ use farcall_rpc_proto::{
     Failure, FailureKind, Nanos, ReservationPage, ReservationRecord, Reserve, User,
 };
 use farcall_schedule::Queue;
-use farcall_schedule::queue::Promises;
+use farcall_schedule::queue::{Policy, Promises};
 use farcall_schedule::reservation::{Bandwidth, Booking, Calendar, Machine, Refusal};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -116,6 +116,11 @@ impl Reservations {
     ) -> Result<u64, Failure> {
         let limits = &cx.settings.limits;
         self.check_wanted(cx, queue, user, wanted)?;
+        if wanted.pes > 0 && queue.settings().policy == Policy::AtOnce {
+            let text = "no processor elements can be reserved at this server, because its policy \
+                        at-once keeps none free (queue.policy in its configuration)";
+            return Err(Failure::new(FailureKind::NotFree, text));
+        }
         let now = cx.now();
         let from = now.saturating_add(wanted.start.saturating_mul(MILLI));
         let mut booking = Booking {

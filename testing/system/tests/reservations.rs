@@ -179,6 +179,15 @@ fn what_cannot_be_reserved_is_refused_with_the_reason() {
 }
 
 #[test]
+fn a_server_without_a_queue_names_its_policy() {
+    let process = start(&["--policy", "at-once"]);
+    let server = stranger(&process);
+    let (none, text) = refusal(server.reserve(&of_pes(1, Duration::ZERO, MINUTE)));
+    assert_eq!(none, FailureKind::NotFree, "{text}");
+    assert!(text.contains("policy at-once"), "{text}");
+}
+
+#[test]
 fn one_user_leaves_processor_elements_to_others() {
     let process = start_with("[queue]\npes = 4\n", &[]);
     let (server, other) = (stranger(&process), process.connect());
