@@ -54,7 +54,11 @@ pub(crate) fn promise(
         Err(refusal) => refusal,
     };
     let Refusal::NotBefore(end) = refusal else {
-        let most = cx.settings.limits.reservable(cx.settings.queue.pes);
+        // The share of a user, or what all of them can have.
+        let most = match refusal {
+            Refusal::TooMany(most) => most,
+            _ => cx.settings.limits.reservable(cx.settings.queue.pes),
+        };
         let text = format!(
             "{name}: a deadline needs {} processor elements, and at most {most} can be kept for \
              your calls at this server",
