@@ -15,7 +15,7 @@ use crate::token;
 use farcall_gang_proto::{Ended, JobId, JobRow, JobSpec, Message};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -24,6 +24,8 @@ use std::time::Duration;
 
 /// Time without a sign of life after which a daemon that was reached over TCP counts as lost.
 const SILENCE: Duration = Duration::from_secs(30);
+/// Longest wait for the list of gang jobs, which a daemon that runs tells at once.
+const ANSWER: Duration = Duration::from_secs(10);
 
 /// Why a request of a front end failed.
 #[derive(Debug, thiserror::Error)]
@@ -96,6 +98,8 @@ pub struct Client {
     /// The user of the daemon, if it is neither root nor the user of this process. Everybody can
     /// listen at an abstract name.
     stranger: Option<u32>,
+    /// How long the daemon may say nothing, if that is bounded.
+    patience: Option<Duration>,
 }
 
 impl Client {
@@ -112,6 +116,7 @@ impl Client {
             link: Link::unix(stream)?,
             arrived: VecDeque::new(),
             stranger: Some(user).filter(|user| is_stranger(*user, own, &map)),
+            patience: None,
         })
     }
 
@@ -143,12 +148,20 @@ impl Client {
             link,
             arrived: VecDeque::new(),
             stranger: None,
+            patience: None,
         })
     }
 
-    /// Returns the current gang jobs.
+    /// Returns the current gang jobs. A daemon that is stopped is an error after 10 s.
     pub fn jobs(&mut self) -> Result<Vec<JobRow>, ClientError> {
-        match self.ask(&Message::List)? {
+        self.jobs_within(ANSWER)
+    }
+
+    fn jobs_within(&mut self, patience: Duration) -> Result<Vec<JobRow>, ClientError> {
+        self.patience = Some(patience);
+        let answer = self.ask(&Message::List);
+        self.patience = None;
+        match answer? {
             Message::Jobs(rows) => Ok(rows),
             other => Err(unexpected(&other)),
         }
@@ -198,7 +211,12 @@ impl Client {
         let mut fds = vec![PollFd::from_borrowed_fd(self.link.fd(), flags)];
         let more = more.iter();
         fds.extend(more.map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
-        match poll(&mut fds, None) {
+        let patience = self.patience.and_then(|time| Timespec::try_from(time).ok());
+        match poll(&mut fds, patience.as_ref()) {
+            Ok(0) => {
+                let text = "the gang daemon does not answer; see whether its process is stopped";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -427,6 +445,18 @@ mod tests {
         let spec = begun_again(&saved, None);
         assert_eq!((spec.interactive, spec.restored), (None, Some(true)));
         assert_eq!(spec.processes, 2);
+    }
+
+    #[test]
+    fn a_daemon_that_says_nothing_is_given_up() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("gang.sock");
+        // The system connects front ends to it, and nobody reads.
+        let _silent = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+        let mut client = Client::connect(path.to_str().expect("plain")).expect("it listens");
+        let given_up = client.jobs_within(Duration::from_millis(10));
+        let error = given_up.err().expect("nobody answers");
+        assert!(error.to_string().contains("does not answer"), "{error}");
     }
 
     #[test]
