@@ -4,7 +4,7 @@
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
@@ -58,7 +58,8 @@ impl Draft {
         }
     }
 
-    pub(crate) fn finish(self) -> io::Result<()> {
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        check_closing(self.out())?;
         match self {
             Draft::Nameless(file, place) => {
                 let mut named = tempfile::Builder::new();
@@ -147,6 +148,18 @@ fn nameless(folder: &Path, is_new: bool) -> Option<File> {
     };
     let file = File::from(open(folder, flags, mode).ok()?);
     fs::metadata(by_number(&file)).is_ok().then_some(file)
+}
+
+/// Has the file system say whether it could write all of a file. One over a network writes later,
+/// and tells of a full disk or a quota only who closes the file, which `File` does not ask. Each
+/// descriptor that is closed asks.
+fn check_closing(file: &File) -> io::Result<()> {
+    let copy = file.try_clone()?.into_raw_fd();
+    // SAFETY: nothing else knows this descriptor.
+    match unsafe { libc::close(copy) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 fn give_name(file: &File, name: &Path) -> io::Result<()> {
