@@ -86,9 +86,15 @@ impl View {
         if is_control && matches!(key.code, KeyCode::Char('c' | 'd')) {
             return Wish::End;
         }
+        let code = match key.code {
+            // Some terminals send it for Backspace.
+            KeyCode::Char('h') if is_control => KeyCode::Backspace,
+            KeyCode::Char(_) if is_control => return Wish::GoOn,
+            code => code,
+        };
         match self.is_typing {
-            true => self.type_key(key.code),
-            false => self.command(key.code),
+            true => self.type_key(code),
+            false => self.command(code),
         }
     }
 

@@ -187,3 +187,16 @@ fn a_metaserver_has_no_calls() {
     let server = snapshot(&AskSnapshot::default());
     assert!(Tab::Servers.is_of(&server) && Tab::Calls.is_of(&server));
 }
+
+#[test]
+fn a_letter_with_control_is_no_letter_of_the_search() {
+    let mut view = view();
+    let typed = ['/', 'a', 'b'].map(KeyCode::Char);
+    press(&mut view, &typed);
+    let with_control = |letter| KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL);
+    assert_eq!(view.press(with_control('u')), Wish::GoOn);
+    assert_eq!(view.asks().search, "ab");
+    // Backspace, as some terminals send it.
+    assert_eq!(view.press(with_control('h')), Wish::Ask);
+    assert_eq!(view.asks().search, "a");
+}
