@@ -109,3 +109,18 @@ fn results_keep_what_is_read_and_each_other() {
         assert!(text.contains("cannot write /dev/full: "), "{text}");
     }
 }
+
+#[test]
+fn files_are_written_also_if_nobody_reads_the_figures() {
+    let folder = tempfile::tempdir().unwrap();
+    let words = "flow run --platform torus:4x4 --pattern ring --size 1 --messages out.csv";
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farcall"));
+    let command = command.args(words.split(' ')).current_dir(folder.path());
+    let full = std::fs::File::create("/dev/full").unwrap();
+    let output = command.stdout(full).output().unwrap();
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("cannot write to standard output"), "{text}");
+    let written = std::fs::read_to_string(folder.path().join("out.csv")).unwrap();
+    assert!(written.starts_with("source,destination,"), "{written}");
+}

@@ -79,15 +79,17 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (platform, outcome) = plan.run(sink)?;
     let wall = start.elapsed().as_secs_f64();
     let cpu = cpu_seconds();
-    // A file that cannot be written takes neither the figures nor the other files with it.
-    print(&outcome, arguments.json, wall, cpu);
+    // A file that cannot be written takes neither the figures nor the other files with it. The
+    // figures come last, because a command whose output nobody reads can end there.
     let links = arguments.links.as_deref();
     let written = [
         table.map(MessageTable::finish),
         trace.map(Perfetto::finish),
         links.map(|file| write_links(file, &platform, &outcome)),
     ];
-    failure::of_all(written.into_iter().flatten())
+    let written = failure::of_all(written.into_iter().flatten());
+    print(&outcome, arguments.json, wall, cpu);
+    written
 }
 
 /// Refuses one file for two results, and for a result and what the simulation reads.
