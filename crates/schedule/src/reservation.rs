@@ -170,6 +170,15 @@ impl Calendar {
     /// # Errors
     /// When the booking could begin, or that it never can.
     pub fn book(&mut self, booking: Booking, machine: Machine<'_>) -> Result<u64, Refusal> {
+        self.check(booking, machine)?;
+        Ok(self.enter(booking))
+    }
+
+    /// Checks whether a booking can be made beside the elements that calls hold.
+    ///
+    /// # Errors
+    /// When the booking could begin, or that it never can.
+    pub fn check(&self, booking: Booking, machine: Machine<'_>) -> Result<(), Refusal> {
         if booking.pes > self.most {
             return Err(Refusal::TooMany(self.most));
         }
@@ -177,13 +186,18 @@ impl Calendar {
             return Err(Refusal::TooFast(self.fastest));
         }
         let earliest = self.earliest(booking, self.most, machine);
-        if earliest > booking.from {
-            return Err(Refusal::NotBefore(earliest));
+        match earliest > booking.from {
+            true => Err(Refusal::NotBefore(earliest)),
+            false => Ok(()),
         }
+    }
+
+    /// Makes a booking that was checked. Returns its number, which is new.
+    pub(crate) fn enter(&mut self, booking: Booking) -> u64 {
         let id = self.next;
         self.next += 1;
         self.bookings.insert(id, booking);
-        Ok(id)
+        id
     }
 
     /// When a booking could begin if at most `most` elements may be booked: at the wanted time, or

@@ -123,7 +123,7 @@ impl Reservations {
         }
         let now = cx.now();
         let from = now.saturating_add(wanted.start.saturating_mul(MILLI));
-        let mut booking = Booking {
+        let booking = Booking {
             pes: wanted.pes,
             bandwidth: Bandwidth {
                 up: wanted.up,
@@ -140,21 +140,18 @@ impl Reservations {
             return Err(refused(wanted, (Refusal::TooFast(fastest), None), now));
         }
         let most = limits.reservable(queue.settings().pes);
-        let mut own = self.calendar(queue, user, most);
-        let id = loop {
-            let made = match within_share(&mut own, booking) {
-                Ok(()) => queue.reserve(booking, now).map_err(|why| (why, None)),
-                Err(why) => Err((why, Some(most))),
-            };
-            match made {
-                Ok(id) => break id,
-                Err((Refusal::NotBefore(earliest), _)) if earliest <= latest => {
-                    booking = booking.beginning(earliest);
-                    check_end(limits, booking.until.saturating_sub(now).div_ceil(MILLI))?;
-                }
-                Err(refusal) => return Err(refused(wanted, refusal, now)),
-            }
-        };
+        let own = self.calendar(queue, user, most);
+        let free = first_free(queue, (own, most), booking, now);
+        let (booking, share) = free.map_err(|never| refused(wanted, never, now))?;
+        if booking.from > latest.max(from) {
+            let earliest = Refusal::NotBefore(booking.from);
+            return Err(refused(wanted, (earliest, share), now));
+        }
+        if booking.from > from {
+            check_end(limits, booking.until.saturating_sub(now).div_ceil(MILLI))?;
+        }
+        let made = queue.reserve(booking, now);
+        let id = made.map_err(|why| refused(wanted, (why, None), now))?;
         self.owners.insert(id, user.clone());
         self.changes += 1;
         tracing::debug!("{user} has reserved {}", described(wanted));
@@ -324,6 +321,32 @@ impl Reservations {
             })
         });
         shown.take(PAGE).collect()
+    }
+}
+
+/// The booking at the first time at which neither the queue nor the share of its user, of `most`
+/// processor elements, is in its way. `Some(most)` beside it if the share was.
+fn first_free(
+    queue: &Queue,
+    (mut own, most): (Calendar, u32),
+    mut booking: Booking,
+    now: Nanos,
+) -> Result<(Booking, Option<u32>), (Refusal, Option<u32>)> {
+    let mut was = None;
+    loop {
+        let free = match within_share(&mut own, booking) {
+            Ok(()) => queue.check(booking, now).map_err(|why| (why, None)),
+            Err(why) => Err((why, Some(most))),
+        };
+        match free {
+            Ok(()) => return Ok((booking, was)),
+            // It is later than before: an end of one of finitely many bookings and calls.
+            Err((Refusal::NotBefore(earliest), share)) => {
+                was = was.or(share);
+                booking = booking.beginning(earliest);
+            }
+            Err(never) => return Err(never),
+        }
     }
 }
 

@@ -245,6 +245,23 @@ fn what_is_taken_can_be_had_at_the_earliest_time_there_is() {
 }
 
 #[test]
+fn the_earliest_time_is_free_of_the_own_reservations_and_of_those_of_others() {
+    let process = start_with("[queue]\npes = 4\nunreservable_pes = 2\n", &[]);
+    let (server, other) = (stranger(&process), process.connect());
+    server.reserve(&of_pes(2, Duration::ZERO, MINUTE)).unwrap();
+    other.reserve(&of_pes(2, MINUTE, MINUTE)).unwrap();
+    let refused = server
+        .reserve(&of_pes(1, Duration::ZERO, MINUTE))
+        .unwrap_err();
+    let earliest = refused.earliest().unwrap();
+    assert!(
+        earliest > MINUTE + MINUTE / 2 && earliest <= 2 * MINUTE,
+        "{refused}"
+    );
+    server.reserve(&of_pes(1, earliest, MINUTE)).unwrap();
+}
+
+#[test]
 fn a_call_of_a_reservation_waits_for_no_worker() {
     let process = start(&["--workers", "1"]);
     let server = stranger(&process);

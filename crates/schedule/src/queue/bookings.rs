@@ -35,6 +35,15 @@ impl Queue {
     /// free for anybody.
     pub fn reserve(&mut self, booking: Booking, now: Nanos) -> Result<u64, Refusal> {
         self.expire(now);
+        self.check(booking, now)?;
+        Ok(self.calendar.enter(booking))
+    }
+
+    /// Checks whether [`reserve`](Queue::reserve) would book this now.
+    ///
+    /// # Errors
+    /// As for [`reserve`](Queue::reserve).
+    pub fn check(&self, booking: Booking, now: Nanos) -> Result<(), Refusal> {
         if self.settings.policy == Policy::AtOnce && booking.pes > 0 {
             return Err(Refusal::TooMany(0));
         }
@@ -43,7 +52,7 @@ impl Queue {
             pes: self.settings.pes,
             holds: &holds,
         };
-        self.calendar.book(booking, machine)
+        self.calendar.check(booking, machine)
     }
 
     /// When `pes` elements outside of bookings would be free for a time, if only running calls and
