@@ -455,7 +455,7 @@ mod tests {
         let _silent = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
         let mut client = Client::connect(path.to_str().expect("plain")).expect("it listens");
         let given_up = client.jobs_within(Duration::from_millis(10));
-        let error = given_up.err().expect("nobody answers");
+        let error = given_up.expect_err("nobody answers");
         assert!(error.to_string().contains("does not answer"), "{error}");
     }
 
