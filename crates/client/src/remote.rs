@@ -35,6 +35,7 @@ pub use connection::SharedMemory;
 pub(crate) use connection::{Connection, Key, Request, Watch, wait_for_any};
 pub use durable::{DurableCall, DurableStatus, SubmittedCall};
 pub(crate) use function::{Function, same_function};
+pub(crate) use handle::put_within;
 pub use handle::{Handle, HandleStatus};
 #[cfg(unix)]
 pub use inherited::close_inherited;

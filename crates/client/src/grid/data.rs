@@ -7,7 +7,7 @@
 use crate::data::{DataStatus, Source};
 use crate::error::Error;
 use crate::grid::directory::Grid;
-use crate::remote::{Handle, Server, check_names, directory};
+use crate::remote::{Handle, Server, check_names, directory, put_within};
 use crate::timeout::Timeout;
 use farcall_directory::message::{DataFound, DataListed, Datum, FindData, ListData, Need, Offer};
 use farcall_directory::{Located, Viewer, source_name};
@@ -469,13 +469,13 @@ fn is_over(error: &Error, timeout: Timeout) -> bool {
 fn copy_to(from: &Handle, server: &Server, timeout: Timeout) -> Result<Handle, Error> {
     match from.copy(server, false, timeout) {
         Err(error @ (Error::Interrupted | Error::Timeout { .. })) => Err(error),
-        Err(_) => through_client(from, server),
+        Err(_) => through_client(from, server, timeout),
         copied => copied,
     }
 }
 
 /// Copies an array through the client, for servers that cannot reach each other.
-fn through_client(from: &Handle, server: &Server) -> Result<Handle, Error> {
-    let bytes = from.fetch()?;
-    server.put(from.form().clone(), &bytes, false)
+fn through_client(from: &Handle, server: &Server, timeout: Timeout) -> Result<Handle, Error> {
+    let bytes = from.fetch_within(timeout)?;
+    put_within(server, (from.form().clone(), &bytes[..], false), timeout)
 }

@@ -96,18 +96,28 @@ impl Handle {
 
     /// Fetches the array in its own order. `bytes` must have its length.
     pub fn get(&self, bytes: &mut [u8]) -> Result<(), Error> {
+        self.get_within(bytes, Timeout::from_now(self.server.options().timeout))
+    }
+
+    fn get_within(&self, bytes: &mut [u8], timeout: Timeout) -> Result<(), Error> {
         let unit = self.form.ty().map_or(1, farcall_idl::Type::swap_unit) as usize;
-        arrays::get(&self.server.connection()?, self.id, bytes, unit)
+        let connection = connection_by(&self.server, timeout)?;
+        arrays::get(&connection, self.id, bytes, unit, timeout)
     }
 
     /// Fetches the array in its own order, into new memory of its size. Fails as [`Handle::get`]
     /// does, and if this machine has no memory of that size.
     pub fn fetch(&self) -> Result<Vec<u8>, Error> {
+        self.fetch_within(Timeout::from_now(self.server.options().timeout))
+    }
+
+    /// [`Handle::fetch`] for a call with this time-out.
+    pub(crate) fn fetch_within(&self, timeout: Timeout) -> Result<Vec<u8>, Error> {
         let length = self.form.bytes();
         let length =
             length.map_err(|error| Error::failed(FailureKind::BadArgument, error.to_string()))?;
         let mut bytes = zeroed(length)?;
-        self.get(&mut bytes)?;
+        self.get_within(&mut bytes, timeout)?;
         Ok(bytes)
     }
 
@@ -156,19 +166,14 @@ impl Handle {
 
 impl Server {
     pub(crate) fn put(&self, form: ArrayForm, bytes: &[u8], stays: bool) -> Result<Handle, Error> {
-        let data_bytes = bytes.len() as u64;
-        let put = Put {
-            form,
-            data_bytes,
-            stays,
-        };
-        let record = self.persist(|| arrays::put(&self.connection()?, &put, bytes, None))?;
-        Ok(Handle::new(self.clone(), record))
+        let timeout = Timeout::from_now(self.options().timeout);
+        put_within(self, (form, bytes, stays), timeout)
     }
 
     /// Reads an array that was lent under this name.
     pub(crate) fn redeem(&self, loan: HandleId, bytes: &mut [u8]) -> Result<(), Error> {
-        arrays::get(&self.connection()?, loan, bytes, 1)
+        let timeout = Timeout::from_now(self.options().timeout);
+        arrays::get(&self.connection()?, loan, bytes, 1, timeout)
     }
 
     pub(crate) fn handle(&self, id: HandleId) -> Result<Handle, Error> {
@@ -182,6 +187,23 @@ impl Server {
             Ok((page.handles.into_iter().map(HandleStatus::new), page.next))
         })
     }
+}
+
+/// [`Server::put`] for a call with this time-out.
+pub(crate) fn put_within(
+    server: &Server,
+    (form, bytes, stays): (ArrayForm, &[u8], bool),
+    timeout: Timeout,
+) -> Result<Handle, Error> {
+    let data_bytes = bytes.len() as u64;
+    let put = Put {
+        form,
+        data_bytes,
+        stays,
+    };
+    let ask = || arrays::put(&connection_by(server, timeout)?, &put, bytes, timeout);
+    let record = persist_within(server, timeout, ask)?;
+    Ok(Handle::new(server.clone(), record))
 }
 
 impl HandleStatus {

@@ -24,15 +24,13 @@ pub(crate) fn put(
     connection: &Arc<Connection>,
     put: &Put,
     bytes: &[u8],
-    timeout: Option<Timeout>,
+    timeout: Timeout,
 ) -> Result<HandleRecord, Error> {
     check_handles(connection)?;
     // SAFETY: the borrow outlives the request, which is over or given up when this returns.
     let transfer = unsafe { Transfer::of_one_piece(Argument::In(bytes), 1) };
     let mut request = connection.carry(|proto| proto.put(put), transfer)?;
-    if let Some(timeout) = timeout {
-        request.within(timeout);
-    }
+    request.within(timeout);
     request.for_an_array().answer(answered!(Handle))
 }
 
@@ -47,7 +45,7 @@ pub(crate) fn put_zeros(
         data_bytes: 0,
         stays: false,
     };
-    put(connection, &zeros, &[], Some(timeout))
+    put(connection, &zeros, &[], timeout)
 }
 
 /// Begins to fill a part of a stored array.
@@ -80,18 +78,21 @@ pub(crate) unsafe fn get_part(
     connection.carry(|proto| proto.get_part(part), transfer)
 }
 
-/// Fetches an array. `unit` is the size of the parts that are swapped between byte orders.
+/// Fetches an array. `unit` is the size of the parts that are swapped between byte orders. If it is
+/// fetched for a call, `timeout` is that of the call.
 pub(crate) fn get(
     connection: &Arc<Connection>,
     handle: HandleId,
     bytes: &mut [u8],
     unit: usize,
+    timeout: Timeout,
 ) -> Result<(), Error> {
     check_handles(connection)?;
     let length = bytes.len() as u64;
     // SAFETY: the borrow outlives the request, which is over or given up when this returns.
     let transfer = unsafe { Transfer::of_one_piece(Argument::Out(bytes), unit) };
-    let request = connection.carry(|proto| proto.get(handle, length), transfer)?;
+    let mut request = connection.carry(|proto| proto.get(handle, length), transfer)?;
+    request.within(timeout);
     request.times().map(drop)
 }
 
