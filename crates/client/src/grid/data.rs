@@ -185,8 +185,7 @@ impl Grid {
                     }
                     return Ok(Some((copy?, true)));
                 }
-                Err(error) if is_over(&error, timeout) => return Err(error),
-                Err(error) => last = Some(error),
+                Err(error) => last = Some(of_holder((found, address), timeout, error)?),
             }
         }
         last.map_or(Ok(None), Err)
@@ -240,13 +239,7 @@ impl Grid {
             let at = holder_at(self, (*server, address), timeout);
             match at.and_then(|server| server.data(&found.name(), timeout)) {
                 Ok(handle) => return Ok(handle),
-                Err(Error::Interrupted) => return Err(Error::Interrupted),
-                Err(_) if timeout.has_passed() => return Err(timeout.error(&address.parse()?)),
-                Err(error @ Error::Failed(_)) => last = Some(error),
-                Err(error) => {
-                    let text = format!("`{}` is at {address}: {error}", found.name());
-                    last = Some(Error::failed(FailureKind::Unreachable, text));
-                }
+                Err(error) => last = Some(of_holder((found, address), timeout, error)?),
             }
         }
         Err(last.unwrap_or_else(|| {
@@ -464,6 +457,24 @@ fn is_over(error: &Error, timeout: Timeout) -> bool {
     matches!(error, Error::Interrupted) || timeout.has_passed()
 }
 
+/// The error of a holder of data, if the call asks another one; otherwise the error of the call. A
+/// holder that is lost says nothing about the server for which the data are brought.
+fn of_holder(
+    (found, address): (&Found, &str),
+    timeout: Timeout,
+    error: Error,
+) -> Result<Error, Error> {
+    match error {
+        Error::Interrupted => Err(error),
+        _ if timeout.has_passed() => Err(timeout.error(&address.parse()?)),
+        Error::Failed(_) if error.lost_server().is_none() => Ok(error),
+        _ => {
+            let text = format!("`{}` is at {address}: {error}", found.name());
+            Ok(Error::failed(FailureKind::Unreachable, text))
+        }
+    }
+}
+
 /// Copies an array to a server, which reads it from the other one; if it cannot, through the
 /// client. A caller that gives up, or whose time has passed, does not wait for that as well.
 fn copy_to(from: &Handle, server: &Server, timeout: Timeout) -> Result<Handle, Error> {
@@ -478,4 +489,47 @@ fn copy_to(from: &Handle, server: &Server, timeout: Timeout) -> Result<Handle, E
 fn through_client(from: &Handle, server: &Server, timeout: Timeout) -> Result<Handle, Error> {
     let bytes = from.fetch_within(timeout)?;
     put_within(server, (from.form().clone(), &bytes[..], false), timeout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    #[test]
+    fn a_holder_that_is_lost_does_not_count_as_the_server_of_the_call() {
+        let found = Found {
+            datum: Datum {
+                name: "a.npy".into(),
+                owner: String::new(),
+                written: 1,
+                stamp: 1,
+                number: 1,
+                shared: true,
+                element: "double".into(),
+                shape: vec![1],
+                bytes: 8,
+            },
+            holders: Vec::new(),
+        };
+        let address = "farcall://127.0.0.1:1";
+        let gone = || Error::Connect {
+            address: address.parse().expect("an address"),
+            source: io::ErrorKind::ConnectionRefused.into(),
+        };
+        let holder = |after: Option<Duration>, error| {
+            of_holder((&found, address), Timeout::from_now(after), error)
+        };
+        for lost in [gone(), Error::failed(FailureKind::Draining, "it drains")] {
+            let error = holder(None, lost).unwrap();
+            assert_eq!(error.lost_server(), None, "{error}");
+            assert!(error.to_string().contains("`a.npy"), "{error}");
+        }
+        let refused = holder(None, Error::failed(FailureKind::NotFound, "no such file"));
+        assert_eq!(refused.unwrap().to_string(), "no such file");
+        let late = holder(Some(Duration::ZERO), gone()).unwrap_err();
+        assert!(matches!(late, Error::Timeout { .. }), "{late}");
+        let interrupted = holder(Some(Duration::ZERO), Error::Interrupted).unwrap_err();
+        assert!(matches!(interrupted, Error::Interrupted));
+    }
 }
