@@ -305,6 +305,10 @@ impl Grid {
         };
         // If the server has no room for another name, the copy is for this call only.
         let named = server.name(&copy, &name);
+        if let Err(Error::Interrupted) = named {
+            copy.drop_soon();
+            return Err(Error::Interrupted);
+        }
         let is_bound = named.as_ref().is_ok_and(|bound| bound.id() == copy.id());
         Ok((copy, !is_bound))
     }

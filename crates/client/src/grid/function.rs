@@ -38,6 +38,7 @@ impl Grid {
                         terms: Terms::default(),
                     });
                 }
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
                 Err(error) => last = Some(error),
             }
         }

@@ -22,6 +22,7 @@ impl Function {
             };
             let error = match server.reserve(&in_time) {
                 Ok(made) => return Ok(made),
+                Err(Error::Interrupted) => return Err(Error::Interrupted),
                 Err(error) => error,
             };
             match error.earliest() {
