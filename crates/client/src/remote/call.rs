@@ -205,7 +205,8 @@ impl Function {
             }
             submission.call.function = self.entry.number_on(&connection)?;
             submission.call.trace = self.trace_on(&connection, submission.call.trace);
-            let connection = self.own_connection(&connection)?.unwrap_or(connection);
+            let own = self.own_connection(&connection, timeout)?;
+            let connection = own.unwrap_or(connection);
             // SAFETY: the borrows outlive the request, which has ended when this returns.
             unsafe { jobs::submit(&connection, &submission, arguments, layout.clone()) }
         })?;

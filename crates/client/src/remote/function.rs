@@ -231,7 +231,7 @@ impl Function {
         if !call.handles.is_empty() {
             return Ok(connection);
         }
-        if let Some(own) = self.own_connection(&connection)? {
+        if let Some(own) = self.own_connection(&connection, timeout)? {
             return Ok(own);
         }
         let bytes = layout.sent_bytes() + layout.returned_bytes();
@@ -242,17 +242,23 @@ impl Function {
     }
 
     /// The connection with the bandwidth of the reservation. Methods use the connection of their
-    /// object instead, and calls on stored arrays that of the arrays.
+    /// object instead, and calls on stored arrays that of the arrays. `timeout` is that of the
+    /// call.
     pub(super) fn own_connection(
         &self,
         first: &Arc<Connection>,
+        timeout: Timeout,
     ) -> Result<Option<Arc<Connection>>, Error> {
-        match self.reserved()?.filter(|_| self.object.is_none()) {
-            Some(id) => self
-                .server
-                .reserved(|reserved, to| reserved.connection(id, first, to)),
-            None => Ok(None),
-        }
+        let Some(id) = self.reserved()?.filter(|_| self.object.is_none()) else {
+            return Ok(None);
+        };
+        let server = &self.server;
+        let own = server.reserved(|reserved, to| reserved.connection(id, first, to, timeout));
+        own.map_err(|error| match error {
+            Error::Interrupted => error,
+            _ if timeout.has_passed() => timeout.error(server.address()),
+            _ => error,
+        })
     }
 
     /// The work that a running call may ask of its caller.

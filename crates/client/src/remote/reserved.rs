@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::remote::connection::Connection;
 use crate::remote::requests::reservations;
+use crate::timeout::Timeout;
 use farcall_rpc_proto::ReservationRequest;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,12 +26,13 @@ struct Own {
 
 impl Reserved {
     /// The connection of a reservation with bandwidth. `None` for other reservations, and for
-    /// unknown ones, which the server refuses.
+    /// unknown ones, which the server refuses. `timeout` is that of the call.
     pub(super) fn connection(
         &mut self,
         id: u64,
         first: &Arc<Connection>,
         (address, options): (&Address, &Options),
+        timeout: Timeout,
     ) -> Result<Option<Arc<Connection>>, Error> {
         let now = Instant::now();
         self.0.retain(|_, own| own.ends > now);
@@ -40,15 +42,20 @@ impl Reserved {
             return Ok(own.connection.clone());
         }
         let asked = ReservationRequest::List(id.saturating_sub(1));
-        let page = reservations::ask(first, asked)?;
+        let page = reservations::ask_within(first, asked, timeout)?;
         let record = page.reservations.first().filter(|record| record.id == id);
         let Some(record) = record else {
             return Ok(None);
         };
         let mut connection = None;
         if record.up > 0 || record.down > 0 {
-            let fresh = Connection::open(address, options)?;
-            connection = reservations::attach(&fresh, id)?.then_some(fresh);
+            let mut options = options.clone();
+            // A login takes its time.
+            if !matches!(address, Address::Ssh(_)) {
+                options.connect_timeout = options.connect_timeout.min(timeout.patience());
+            }
+            let fresh = Connection::open(address, &options)?;
+            connection = reservations::attach(&fresh, id, timeout)?.then_some(fresh);
         }
         let ends = Duration::from_millis(record.ends).min(Duration::from_secs(1 << 30));
         let ends = now + ends;

@@ -99,7 +99,8 @@ impl Function {
             return Ok(None);
         }
         // A connection with reserved bandwidth must carry the whole call.
-        if self.own_connection(&connection)?.is_some() {
+        let own = self.own_connection(&connection, prepared.timeout())?;
+        if own.is_some() {
             return Ok(None);
         }
         let start = Instant::now();

@@ -528,6 +528,25 @@ fn the_time_out_of_a_function_holds_while_its_data_are_looked_up() {
 }
 
 #[test]
+fn the_time_out_of_a_function_holds_while_its_reservation_is_looked_up() {
+    // It does not answer the question for the reservation.
+    let answers = vec![server::hello_of_a_holder(), interface(1, 7, server::TAKE)];
+    let script = Script::stalling(answers);
+    let server = Server::connect(&script.address(), patient()).unwrap();
+    let function = server.function("take").unwrap();
+    let function = function.with_timeout(Some(PATIENCE));
+    let function = function.with_reservation(Some(5_u64));
+    let start = Instant::now();
+    let arguments = &mut [Argument::Scalar(Scalar::Int(1)), Argument::In(&[0])];
+    let late = function.call(arguments).map(drop).unwrap_err();
+    assert!(
+        matches!(late, Error::Timeout { after, .. } if after == PATIENCE),
+        "{late}"
+    );
+    assert!(start.elapsed() < BOUND / 2);
+}
+
+#[test]
 fn nobody_there_is_an_error_at_once() {
     let script = Script::closing(vec![]);
     let address = script.address();

@@ -77,9 +77,9 @@ pub(crate) fn hello_of_a_forwarder() -> Vec<u8> {
     greeting([1, 1, 4])
 }
 
-/// The greeting of a server that has named data.
+/// The greeting of a server that has named data and reservations.
 pub(crate) fn hello_of_a_holder() -> Vec<u8> {
-    let features: [u8; 5] = [0x1a, 0, 4, 0, 0];
+    let features: [u8; 5] = [0x1a, 0, 0x0c, 0, 0];
     let fields = [
         &[0x85][..],
         &text("farcall"),

@@ -5,6 +5,7 @@
 use super::directory::check_one_server;
 use crate::error::Error;
 use crate::remote::connection::{Connection, Pace, answered};
+use crate::timeout::Timeout;
 use farcall_rpc_proto::{FailureKind, RESERVATIONS, ReservationPage, ReservationRequest};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +16,17 @@ pub(crate) fn check_reservations(connection: &Connection) -> Result<(), Error> {
     connection.check(RESERVATIONS, FailureKind::BadArgument, "reserve anything")
 }
 
-/// Gives this connection the bandwidth of a reservation. Returns `false` if its bytes cross no
-/// network link.
-pub(crate) fn attach(connection: &Arc<Connection>, reservation: u64) -> Result<bool, Error> {
+/// Gives this connection the bandwidth of a reservation, for a call with this time-out. Returns
+/// `false` if its bytes cross no network link.
+pub(crate) fn attach(
+    connection: &Arc<Connection>,
+    reservation: u64,
+    timeout: Timeout,
+) -> Result<bool, Error> {
     if connection.is_unix() {
         return Ok(false);
     }
-    let page = ask(connection, ReservationRequest::Attach(reservation))?;
+    let page = ask_within(connection, ReservationRequest::Attach(reservation), timeout)?;
     let record = page
         .reservations
         .first()
@@ -44,4 +49,16 @@ pub(crate) fn ask(
 ) -> Result<ReservationPage, Error> {
     check_reservations(connection)?;
     connection.ask(|proto| proto.reservations(asked), answered!(Reservations))
+}
+
+/// Asks about reservations for a call with this time-out.
+pub(crate) fn ask_within(
+    connection: &Arc<Connection>,
+    asked: ReservationRequest,
+    timeout: Timeout,
+) -> Result<ReservationPage, Error> {
+    check_reservations(connection)?;
+    let mut request = connection.begin(|proto| proto.reservations(asked))?;
+    request.within(timeout);
+    request.answer(answered!(Reservations))
 }
