@@ -416,6 +416,27 @@ def test_a_block_may_be_forgotten_while_it_is_kept():
     assert site.keep(_executor._Block(memoryview(b"abc"))) == 3
 
 
+def test_blocks_may_be_forgotten_while_others_make_room():
+    class Forgetful(collections.OrderedDict):
+        """Blocks that another thread forgets just before they make room."""
+
+        def popitem(self, last=True):
+            self.clear()
+            return super().popitem(last)
+
+    answers = [4, farcall.ServerError("no room")]
+
+    def put(_data):
+        answer = answers.pop()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    site = _executor._Site.__new__(_executor._Site)
+    site._kept, site.server = Forgetful({b"old": 3}), types.SimpleNamespace(put=put)
+    assert site.keep(_executor._Block(memoryview(b"abc"))) == 4
+
+
 def test_many_waiting_tasks_end_soon_when_the_last_server_is_lost(start):
     server = start(options=["--pickled", "--pes", "1"])
     with farcall.Executor(server.address) as executor:

@@ -424,8 +424,12 @@ class _Site:
         handle = self._put(block) if known is None else known
         self._kept[block.digest] = handle
         while known is None and len(self._kept) > 1 and self._is_much():
-            self._kept.popitem(last=False)
+            self._drop_oldest()
         return handle
+
+    def _drop_oldest(self) -> None:
+        with contextlib.suppress(KeyError):  # The other thread has forgotten the last ones.
+            self._kept.popitem(last=False)
 
     def _is_much(self) -> bool:
         bytes_kept = sum(handle.nbytes for handle in list(self._kept.values()))
@@ -440,7 +444,7 @@ class _Site:
                 if not self._kept:
                     raise
             for _ in range((len(self._kept) + 1) // 2):
-                self._kept.popitem(last=False)
+                self._drop_oldest()
 
     def forget(self, blocks: list[_Block]) -> None:
         """Lets these blocks be sent again."""
