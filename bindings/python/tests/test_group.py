@@ -191,6 +191,9 @@ def test_numbers_and_lists_get_the_type_of_the_parameter():
     entries = [{"boxes": list(np.arange(2)), "weights": np.float64(0.5)}]
     joined = Stack.of(of, entries[0], {"n": 2}).join(entries)
     assert (joined["boxes"].dtype, joined["weights"].dtype) == (np.int32, np.float32)
+    nothing = [{"boxes": [], "weights": 0.5}]
+    joined = Stack.of(of, nothing[0], {"n": 0}).join(nothing)
+    assert (joined["boxes"].dtype, joined["boxes"].shape) == (np.int32, (1, 0))
     # An array has a type of its own, which the call checks.
     arrays = [{"boxes": np.array([1, 2]), "weights": 0.5}, {"boxes": [3, 4], "weights": 1}]
     joined = Stack.of(of, arrays[0], {"n": 2}).join(arrays)

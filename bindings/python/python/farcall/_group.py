@@ -270,6 +270,9 @@ def _converted(name: str, stacked: Any, dtype: Any) -> Any:
     """The numbers in this type. The call refuses those of a kind that the type does not hold."""
     from ._arrays import inexact, overflowing  # noqa: PLC0415
 
+    if stacked.size == 0:
+        # An empty list is an array of floats for NumPy.
+        return stacked.astype(dtype)
     kind = stacked.dtype.kind
     if stacked.dtype == dtype or dtype.kind not in _HOLDERS.get(kind, ""):
         return stacked
