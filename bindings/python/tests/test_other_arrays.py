@@ -6,7 +6,7 @@ import farcall
 import numpy as np
 import pytest
 import scipy.sparse
-from farcall import cuda
+from farcall import _arrays, cuda
 
 
 class Tensor:
@@ -106,6 +106,18 @@ def test_a_device_does_not_lose_the_mask_of_an_array():
     device = cuda.Device(types.SimpleNamespace(new=lambda _name: None))
     with pytest.raises(farcall.ArgumentError, match="its mask would be lost"):
         device.put(np.ma.masked_array([1.0, 2.0], mask=[0, 1]))
+
+
+def test_an_array_of_floats_becomes_no_objects():
+    class Floats:
+        dtype = "torch.float64"
+
+        def __array__(self, dtype=None, copy=None):
+            raise AssertionError("it is not looked for integers")
+
+    assert _arrays.rounded(Floats(), np.array([1e300]), np.float64) is None
+    mixed = [2**53 + 1, 0.5]
+    assert _arrays.rounded(mixed, np.array(mixed), np.float64) == "9007199254740993"
 
 
 def test_a_device_takes_arrays_whose_bytes_are_in_the_other_order():

@@ -104,6 +104,10 @@ def inexact(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> str | None:
 
 def rounded(value: Any, array: npt.NDArray[Any], dtype: npt.DTypeLike) -> str | None:
     """An integer beside other numbers in a sequence that the type does not hold exactly."""
+    # An array of floats has none, and a copy of it as objects would take many times its memory.
+    own = str(getattr(value, "dtype", "")).lower()
+    if "float" in own or "complex" in own:
+        return None
     real = np.finfo(np.dtype(dtype))
     if array.dtype.kind not in "fc" or not (np.abs(array) >= 1 << real.nmant + 1).any():
         return None
