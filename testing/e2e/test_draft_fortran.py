@@ -2,6 +2,7 @@
 
 import numpy as np
 from drafts import build, check, draft, drafted
+from farcall._draft.form import Draft, Function
 
 FIXED = """
       SUBROUTINE AXPY1(N, A, X, Y)
@@ -584,6 +585,15 @@ def test_procedures_of_several_modules_can_have_one_name(tmp_path):
         assert "/* ? left out: start: another one has this name */" in drafted_text
         shim = (tmp_path / f"{len(files)}_shim.f90").read_text()
         assert shim.count("subroutine draft_start(n)") == 1 and "use first, only: start" in shim
+
+
+def test_a_procedure_that_is_left_out_has_no_shim():
+    whole = Draft()
+    whole.add(Draft([Function("start", "start", ["n"], [])]))
+    second = Function("start", "draft_start", ["n"], [], module="second")
+    whole.add(Draft([second], [], {"start": ["subroutine draft_start(n)"]}))
+    assert whole.shims == {}
+    assert "start: another one has this name" in whole.text("both", "./libboth.so")
 
 
 def test_sizes_that_fortran_states_twice_are_a_question(tmp_path):

@@ -110,10 +110,11 @@ class Draft:
 
     def add(self, other: "Draft") -> None:
         """Adds what another source has."""
+        known = {function.name for function in self.functions}
         self.functions += other.functions
         self.left_out += other.left_out
-        for name, shim in other.shims.items():
-            self.shims.setdefault(name, shim)
+        # A function whose name is known is left out, and so is its shim.
+        self.shims |= {name: shim for name, shim in other.shims.items() if name not in known}
 
     def text(self, module: str, library: str) -> str:
         """The interface file."""
