@@ -472,10 +472,14 @@ impl State {
 
     fn fail(&mut self, call: usize, error: Error, shared: &Shared<'_>) {
         if self.failed.is_none() {
-            // The other calls under way were made, and end now.
+            // The other calls under way were made, and end now. Those that lost their server were
+            // made, too.
             let fetches: usize = self.sites.iter().map(|site| site.fetches).sum();
             let others = self.under_way.saturating_sub(fetches);
-            let left = shared.calls.len().saturating_sub(self.calls + 1 + others);
+            let lost = self.losses.iter().flat_map(|loss| &loss.calls);
+            let lost = lost.filter(|lost| **lost != call).count();
+            let made = self.calls + 1 + others + lost;
+            let left = shared.calls.len().saturating_sub(made);
             self.failed = Some(shared.calls[call].failed(call, left, error));
             shared.cancel_all();
         }
@@ -504,7 +508,10 @@ impl State {
                          declared Repeatable, or an array that it read is lost",
                         loss.error
                     );
+                    // Its calls count as made.
+                    self.losses.push(loss);
                     self.fail(call, Error::failed(FailureKind::Unreachable, text), shared);
+                    self.losses.pop();
                 }
             }
         }
