@@ -4,7 +4,7 @@
 use crate::failure::Failure;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -73,13 +73,22 @@ pub(crate) fn end_first() {
 }
 
 /// Lets `farcall bench ... | head` end quietly when its reader ends. Printing panics then, so that
-/// hosts, processes and files go with the values that hold them. SIGPIPE would leave them.
+/// hosts, processes and files go with the values that hold them. SIGPIPE would leave them. Output
+/// that cannot be written for another reason, such as a full disk, is an error.
 pub(crate) fn end_with_the_reader() {
     let usual = std::panic::take_hook();
+    let no_reader = io::Error::from_raw_os_error(libc::EPIPE).to_string();
     std::panic::set_hook(Box::new(move |panic| {
-        let text = panic.payload().downcast_ref::<String>();
-        if !text.is_some_and(|text| text.starts_with("failed printing to stdout")) {
-            usual(panic);
+        let text = panic.payload_as_str().unwrap_or_default();
+        match text.strip_prefix("failed printing to stdout: ") {
+            None => usual(panic),
+            Some(reason) if reason == no_reader => {}
+            Some(reason) => {
+                let error = "\x1b[1;31merror\x1b[0m";
+                let text = format!("{error}: cannot write to standard output: {reason}");
+                // A second panic would leave everything.
+                let _ = writeln!(anstream::stderr(), "{text}");
+            }
         }
     }));
 }

@@ -70,3 +70,18 @@ fn a_benchmark_that_nobody_reads_leaves_no_files() {
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert_eq!(entries(&temporary), 0, "the folder of the benchmark");
 }
+
+#[test]
+fn output_without_room_is_an_error_that_leaves_no_files() {
+    let place = tempfile::tempdir().unwrap();
+    let told = r#"{"makespan": 1.0, "cpu_s": 1.0, "peak_rss_bytes": 1}"#;
+    let script = format!("#!/bin/sh\necho '{told}'\n");
+    let (mut benchmark, temporary) = benchmark_of(&script, place.path());
+    let full = std::fs::File::create("/dev/full").unwrap();
+    let output = benchmark.stdout(full).output().unwrap();
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("cannot write to standard output"), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+    assert_eq!(entries(&temporary), 0, "the folder of the benchmark");
+}
