@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// Time without a sign of life after which a daemon that was reached over TCP counts as lost.
 const SILENCE: Duration = Duration::from_secs(30);
-/// Longest wait for the list of gang jobs, which a daemon that runs tells at once.
+/// Longest wait for what a daemon that runs answers at once.
 const ANSWER: Duration = Duration::from_secs(10);
 
 /// Why a request of a front end failed.
@@ -154,22 +154,16 @@ impl Client {
 
     /// Returns the current gang jobs. A daemon that is stopped is an error after 10 s.
     pub fn jobs(&mut self) -> Result<Vec<JobRow>, ClientError> {
-        self.jobs_within(ANSWER)
-    }
-
-    fn jobs_within(&mut self, patience: Duration) -> Result<Vec<JobRow>, ClientError> {
-        self.patience = Some(patience);
-        let answer = self.ask(&Message::List);
-        self.patience = None;
-        match answer? {
+        match self.ask_within(ANSWER, &Message::List)? {
             Message::Jobs(rows) => Ok(rows),
             other => Err(unexpected(&other)),
         }
     }
 
-    /// Sends a signal to a gang job. SIGSTOP stops it and SIGCONT continues it.
+    /// Sends a signal to a gang job. SIGSTOP stops it and SIGCONT continues it. A daemon that is
+    /// stopped is an error after 10 s, although it may still pass the signal on later.
     pub fn signal(&mut self, job: JobId, signal: i32) -> Result<(), ClientError> {
-        match self.ask(&Message::Signal(job, signal))? {
+        match self.ask_within(ANSWER, &Message::Signal(job, signal))? {
             Message::Done => Ok(()),
             other => Err(unexpected(&other)),
         }
@@ -181,6 +175,18 @@ impl Client {
             Message::JobState(word, text) => Ok((word, text)),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// Asks for what a daemon that runs answers at once.
+    fn ask_within(
+        &mut self,
+        patience: Duration,
+        message: &Message,
+    ) -> Result<Message, ClientError> {
+        self.patience = Some(patience);
+        let answer = self.ask(message);
+        self.patience = None;
+        answer
     }
 
     fn ask(&mut self, message: &Message) -> Result<Message, ClientError> {
@@ -453,10 +459,13 @@ mod tests {
         let path = folder.path().join("gang.sock");
         // The system connects front ends to it, and nobody reads.
         let _silent = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
-        let mut client = Client::connect(path.to_str().expect("plain")).expect("it listens");
-        let given_up = client.jobs_within(Duration::from_millis(10));
-        let error = given_up.expect_err("nobody answers");
-        assert!(error.to_string().contains("does not answer"), "{error}");
+        for message in [Message::List, Message::Signal(1, libc::SIGKILL)] {
+            let client = Client::connect(path.to_str().expect("plain"));
+            let mut client = client.expect("it listens");
+            let given_up = client.ask_within(Duration::from_millis(10), &message);
+            let error = given_up.expect_err("nobody answers");
+            assert!(error.to_string().contains("does not answer"), "{error}");
+        }
     }
 
     #[test]
