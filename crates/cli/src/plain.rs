@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Display, Write};
 
-/// Columns of a table's first column, at most. What comes from others can be of any length, and a
+/// Characters of a table's column, at most. What comes from others can be of any length, and a
 /// width beyond 65535 would be a panic.
 const MOST_WIDTH: usize = 100;
 

@@ -92,7 +92,7 @@ fn ask(server: &Server, asked: &AskSnapshot) -> Result<Snapshot, String> {
     Snapshot::parse(&text)
 }
 
-/// Prints a list, with columns as wide as they need, and says if rows are missing.
+/// Prints a list, with columns as wide as they need up to a bound, and says if rows are missing.
 fn print(snapshot: &Snapshot, tab: Tab) {
     for line in heading(snapshot) {
         plain::say(line);
@@ -102,8 +102,8 @@ fn print(snapshot: &Snapshot, tab: Tab) {
     let rows = rows.map(|row| row.iter().map(|cell| cell.text.as_str()).collect());
     let titles = table.columns.iter().map(|column| column.title).collect();
     let lines: Vec<Vec<&str>> = [titles].into_iter().chain(rows).collect();
-    let wide = |place: usize| lines.iter().map(|line| line[place].chars().count()).max();
-    let widths: Vec<usize> = (0..table.columns.len()).filter_map(wide).collect();
+    let wide = |place: usize| plain::width(lines.iter().map(|line| line[place].chars().count()));
+    let widths: Vec<usize> = (0..table.columns.len()).map(wide).collect();
     println!();
     for line in &lines {
         let cells = line.iter().zip(&widths).zip(&table.columns);
@@ -119,5 +119,23 @@ fn print(snapshot: &Snapshot, tab: Tab) {
             "warning: these are {shown} of {} rows; --search TEXT shows others",
             shown.saturating_add(table.missing)
         ));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farcall_snapshot::{Call, List};
+
+    #[test]
+    fn a_text_of_any_length_is_printed() {
+        let snapshot = Snapshot {
+            calls: List::of(0..1, 1, |_| Call {
+                function: "f".repeat(70_000),
+                ..Call::default()
+            }),
+            ..Snapshot::default()
+        };
+        print(&snapshot, Tab::Calls);
     }
 }
