@@ -21,7 +21,7 @@ pub use status::{Reports, ServerStatus};
 use self::takeover::Takeover;
 use crate::account::Totals;
 use crate::action::{Action, Actions};
-use crate::clients::Clients;
+use crate::clients::{Clients, Rank};
 use crate::context::{Clock, Context, Step};
 use crate::data::{Data, destination, room, source};
 use crate::disk::{Disk, Purpose};
@@ -270,31 +270,23 @@ impl Engine {
                 return;
             }
         }
-        let durable = self.durable_calls.next_starved(&self.cx);
-        let connection = self.cx.clients.next_starved(&self.cx.memory);
-        let connection = connection.map(|(_, rank)| rank);
+        let (durable, connection) = first_in_line(self);
         let is_first = durable.is_some_and(|own| connection.is_none_or(|other| own < other));
         if is_first {
-            self.serve_durable();
+            serve_durable(self);
         }
         self.serve_starved();
         source::serve(&mut self.data, &mut self.cx);
         if !is_first {
-            self.serve_durable();
+            serve_durable(self);
         }
-        // Connections may have waited behind it.
-        let goes_on = durable != self.durable_calls.next_starved(&self.cx);
-        self.cx.has_room |= goes_on && self.cx.clients.someone_starves();
+        // Others may have waited behind what has gone on.
+        let (durable_now, connection_now) = first_in_line(self);
+        let durable_waits = is_first && self.durable_calls.await_memory();
+        let cx = &mut self.cx;
+        cx.has_room |= durable != durable_now && cx.clients.someone_starves();
+        cx.has_room |= connection != connection_now && durable_waits;
         self.settle();
-    }
-
-    /// Continues with results and calls on the disk that have waited for memory.
-    fn serve_durable(&mut self) {
-        self.durable_calls.serve_starved(&mut self.cx);
-        // The next server takes what this one has not begun.
-        if !self.cx.draining {
-            self.durable_calls.load_backlog(&mut self.cx);
-        }
     }
 
     fn handle_deadlines(&mut self) {
@@ -425,4 +417,20 @@ impl Engine {
             Purpose::Submit(_) | Purpose::Finish(..) | Purpose::Spill(_) => {}
         }
     }
+}
+
+/// Continues with results and calls on the disk that have waited for memory.
+fn serve_durable(engine: &mut Engine) {
+    engine.durable_calls.serve_starved(&mut engine.cx);
+    // The next server takes what this one has not begun.
+    if !engine.cx.draining {
+        engine.durable_calls.load_backlog(&mut engine.cx);
+    }
+}
+
+/// The first that waits for memory: of results and calls on the disk, and of connections.
+fn first_in_line(engine: &Engine) -> (Option<Rank>, Option<Rank>) {
+    let durable = engine.durable_calls.next_starved(&engine.cx);
+    let connection = engine.cx.clients.next_starved(&engine.cx.memory);
+    (durable, connection.map(|(_, rank)| rank))
 }

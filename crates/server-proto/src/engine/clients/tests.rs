@@ -138,29 +138,33 @@ fn who_waits_behind_a_client_that_leaves_goes_on() {
     assert_eq!(server.engine().cx.clients[carl.key].calls.len(), 1);
 }
 
-/// A server with results of this many bytes of a durable call of anne, and 64 MiB for calls, of
-/// which carl has 32.
-fn server_with_results(bytes: u64) -> (Server, MemoryKey) {
+/// A server with 64 MiB for calls, of which carl has 32, and with results of durable calls: each of
+/// a user and of so many bytes.
+fn server_with_results(results: &[(JobId, &str, u64)]) -> (Server, MemoryKey) {
     let document = parse_document(IDL).document;
     let mut settings = Settings::simple(true);
     settings.limits.memory = 64 << 20;
     let mut server = Server::new(settings, [&document], Vec::new(), at(1));
     server.set_time(at(1));
-    let mut record = queued(RESULTS, "anne", "m/fill", "");
-    (record.number, record.state) = (1, DurableState::Done);
-    record.result.bytes = bytes;
-    server.handle(Event::DurableOpened(vec![record], 0));
+    let records = (1..).zip(results).map(|(number, (id, user, bytes))| {
+        let mut record = queued(*id, user, "m/fill", "");
+        (record.number, record.state) = (number, DurableState::Done);
+        record.result.bytes = *bytes;
+        record
+    });
+    server.handle(Event::DurableOpened(records.collect(), 0));
     let cx = &mut server.engine_mut().cx;
     let carls = cx.memory.take(32 << 20, &User::named("carl"), &mut cx.out);
     (server, carls.unwrap())
 }
 
 const RESULTS: JobId = JobId([7; 16]);
+const OTHERS: JobId = JobId([8; 16]);
 
-fn fetch(server: &mut Server, client: &Client) {
+fn fetch(server: &mut Server, client: &Client, id: JobId) {
     let engine = server.engine_mut();
     let durable_calls = &mut engine.durable_calls;
-    durable_calls.fetch(&mut engine.cx, client.key, 9, RESULTS);
+    durable_calls.fetch(&mut engine.cx, client.key, 9, id);
     server.turn();
 }
 
@@ -168,11 +172,11 @@ fn fetch(server: &mut Server, client: &Client) {
 #[test]
 fn a_call_waits_behind_results_that_have_waited_for_memory() {
     for gives_up in [false, true] {
-        let (mut server, carls) = server_with_results(40 << 20);
+        let (mut server, carls) = server_with_results(&[(RESULTS, "anne", 40 << 20)]);
         let anne = Client::connect(&mut server, "anne");
         let mut bob = Client::connect(&mut server, "bob");
         let mut dora = Client::connect(&mut server, "dora");
-        fetch(&mut server, &anne);
+        fetch(&mut server, &anne, RESULTS);
         assert!(server.engine().durable_calls.await_memory());
         assert!(bob.call(&mut server, 1 << 20).is_some(), "it is shorter");
         server.set_time(at(7));
@@ -194,15 +198,38 @@ fn a_call_waits_behind_results_that_have_waited_for_memory() {
 
 #[test]
 fn results_wait_behind_a_call_that_has_waited_for_memory() {
-    let (mut server, _) = server_with_results(16 << 20);
+    let (mut server, _) = server_with_results(&[(RESULTS, "anne", 16 << 20)]);
     let anne = Client::connect(&mut server, "anne");
     let mut bob = Client::connect(&mut server, "bob");
     assert_eq!(bob.call(&mut server, 40 << 20), None, "carl has the memory");
-    fetch(&mut server, &anne);
+    fetch(&mut server, &anne, RESULTS);
     assert!(server.engine().durable_calls.await_memory(), "bob is first");
     server.handle(Event::Lost(bob.key, None));
     server.turn();
     assert!(!server.engine().durable_calls.await_memory());
+}
+
+/// There is memory for all three, and nobody gives any back until the call has ended.
+#[test]
+fn results_behind_a_call_behind_other_results_go_on() {
+    let results = [(RESULTS, "anne", 40 << 20), (OTHERS, "emil", 1 << 20)];
+    let (mut server, carls) = server_with_results(&results);
+    let anne = Client::connect(&mut server, "anne");
+    let emil = Client::connect(&mut server, "emil");
+    let mut dora = Client::connect(&mut server, "dora");
+    fetch(&mut server, &anne, RESULTS);
+    server.set_time(at(7));
+    assert_eq!(dora.call(&mut server, 1 << 20), None, "anne is first");
+    fetch(&mut server, &emil, OTHERS);
+    let cx = &mut server.engine_mut().cx;
+    cx.memory.give_back(carls);
+    cx.has_room = true;
+    server.turn();
+    assert_eq!(server.engine().cx.clients[dora.key].calls.len(), 1);
+    assert!(server.has_work(), "dora was before emil");
+    server.turn();
+    assert!(!server.engine().durable_calls.await_memory());
+    assert!(!server.has_work());
 }
 
 /// It would be refused when there is memory, and its successor may have some now.
