@@ -102,6 +102,9 @@ pub(crate) struct Lack {
     pub(crate) id: JobId,
     pub(crate) bytes: u64,
     pub(crate) since: Nanos,
+    /// Whether there will be memory for it when other calls have ended. Otherwise it waits for
+    /// clients to return some, and nobody waits behind it.
+    pub(crate) fits: bool,
 }
 
 /// All durable calls.
@@ -286,14 +289,15 @@ impl Durable {
         self.usage.get(user).map_or(0, |usage| usage.in_memory)
     }
 
-    /// Whether a call that waits on the disk, or results, need memory that others have.
+    /// Whether a call that waits on the disk, or results, need memory that other calls have.
     pub(crate) fn awaits_memory(&self) -> bool {
-        self.lacks.is_some() || !self.starved.is_empty()
+        self.lacks.is_some_and(|lack| lack.fits) || !self.starved.is_empty()
     }
 
-    /// What waits for memory that others have: its user, its bytes, and since when it waits.
+    /// What waits for memory that other calls have: its user, its bytes, and since when it waits.
     pub(crate) fn starving(&self) -> impl Iterator<Item = (&User, u64, Nanos)> {
-        let calls = self.lacks.iter().filter_map(|lack| {
+        let calls = self.lacks.iter().filter(|lack| lack.fits);
+        let calls = calls.filter_map(|lack| {
             let user = &self.get(lack.id)?.user;
             Some((user, lack.bytes, lack.since))
         });

@@ -105,11 +105,12 @@ impl DurableCalls {
             return Ok(Loaded::NoRoom(None));
         }
         let before = durable.lacks.filter(|lack| lack.id == id);
-        let lack = Lack {
+        let lack = before.unwrap_or(Lack {
             id,
             bytes: layout.bytes,
-            since: before.map_or(cx.now(), |lack| lack.since),
-        };
+            since: cx.now(),
+            fits: true,
+        });
         if cx.is_behind_starved(user, lack.bytes, lack.since) {
             return Ok(Loaded::NoRoom(Some(lack)));
         }

@@ -363,8 +363,11 @@ pub(crate) fn seek_room(calls: &mut DurableCalls, cx: &mut Context, data: &mut D
     let Some(durable) = &mut calls.durable else {
         return;
     };
-    if let Some(lack) = durable.lacks {
-        room::make(data, cx, lack.bytes);
+    if let Some(lack) = &mut durable.lacks {
+        let fits = !matches!(room::make(data, cx, lack.bytes), MemoryGrant::Never(_));
+        // Nobody waits behind it any more.
+        cx.has_room |= lack.fits && !fits && cx.clients.someone_starves();
+        lack.fits = fits;
     }
     for fetch in std::mem::take(&mut durable.starved) {
         let bytes = durable.get(fetch.id).map(|call| call.record.result.bytes);

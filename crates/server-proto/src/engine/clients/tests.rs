@@ -232,6 +232,33 @@ fn results_behind_a_call_behind_other_results_go_on() {
     assert!(!server.has_work());
 }
 
+/// The clients may keep their segments for as long as they like.
+#[test]
+fn nobody_waits_behind_a_durable_call_for_which_segments_leave_no_memory() {
+    let document = parse_document(IDL).document;
+    let mut settings = Settings::simple(true);
+    settings.limits.memory = 64 << 20;
+    let mut server = Server::new(settings, [&document], Vec::new(), at(1));
+    server.set_time(at(1));
+    let cx = &mut server.engine_mut().cx;
+    let (segment, _) = cx.memory.share(32 << 20, &mut cx.out).unwrap();
+    let (function, described) = cx.functions.describe("fill").unwrap();
+    let mut record = queued(RESULTS, "anne", "m/fill", described.text());
+    let call = call_of(function, vec![Some(Scalar::Int(5 << 20)), None]);
+    call.encode(&mut record.call);
+    record.number = 1;
+    server.handle(Event::DurableOpened(vec![record], 0));
+    server.turn();
+    assert!(server.engine().cx.calls.is_empty(), "it waits");
+    let mut bob = Client::connect(&mut server, "bob");
+    server.set_time(at(7));
+    assert!(bob.call(&mut server, 1 << 20).is_some());
+    assert!(!server.has_work());
+    server.engine_mut().cx.free(segment);
+    server.turn();
+    assert_eq!(server.engine().cx.calls.len(), 2, "it is in memory");
+}
+
 /// It would be refused when there is memory, and its successor may have some now.
 #[test]
 fn a_request_that_waits_for_memory_does_not_wait_for_a_server_that_drains() {
