@@ -268,7 +268,7 @@ impl Engine {
         checked: &Checked,
         (sent, asked): (u64, Nanos),
     ) -> MemoryGrant<Option<MemoryKey>> {
-        let (cx, bytes) = (&mut self.cx, checked.layout.bytes);
+        let (cx, bytes) = (&self.cx, checked.layout.bytes);
         if bytes == 0 {
             return MemoryGrant::Here(None);
         }
@@ -277,16 +277,10 @@ impl Engine {
         let is_small = bytes <= Memory::SMALL;
         let waits = cx.clients[key].proto.waits_for_grant(sent);
         let is_first = is_small || (cx.clients.is_receiving(key, &cx.calls) && !waits);
-        let starved = |since| Starved::new(key, (sent, bytes), since);
-        let rank = cx.clients.rank(&starved(asked), &cx.memory);
-        let durable = self.durable_calls.next_starved(cx);
-        let is_behind = self.data.turns.starves() || durable.is_some_and(|first| first < rank);
-        // A running call may wait for this one, which is then refused if it cannot begin.
-        let is_behind = is_behind && !cx.may_call_back(key);
-        let own = starved(cx.now());
-        if !is_first && (is_behind || cx.clients.is_behind_starved(&own, &cx.memory)) {
+        if !is_first && is_behind(self, key, (sent, bytes), asked) {
             return MemoryGrant::Later;
         }
+        let cx = &mut self.cx;
         let leaves_turns = room::leaves_turns(&self.data, cx, bytes, &checked.uses);
         if !leaves_turns && !cx.may_call_back(key) {
             return MemoryGrant::Later;
@@ -361,6 +355,23 @@ impl Engine {
             }
         }
     }
+}
+
+/// Whether others go before a request that sends so many bytes, for a buffer of this size.
+fn is_behind(engine: &Engine, key: ConnectionKey, bytes: (u64, u64), asked: Nanos) -> bool {
+    let cx = &engine.cx;
+    let is_behind = engine.data.turns.starves() || {
+        let own = Starved::new(key, bytes, asked);
+        let rank = cx.clients.rank(&own, &cx.memory);
+        let durable = engine.durable_calls.next_starved(cx);
+        durable.is_some_and(|first| first < rank)
+    };
+    // A running call may wait for this one, which is then refused if it cannot begin.
+    if is_behind && !cx.may_call_back(key) {
+        return true;
+    }
+    let own = Starved::new(key, bytes, cx.now());
+    cx.clients.is_behind_starved(&own, &cx.memory)
 }
 
 /// Refuses a call, which then counts as refused.
