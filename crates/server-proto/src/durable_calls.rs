@@ -48,6 +48,15 @@ pub(crate) fn is_settled(durable: &DurableCalls, cx: &Context) -> bool {
     !cx.disk.writes_results() && durable.unconfirmed().is_none_or(Unconfirmed::is_empty)
 }
 
+/// The rank of what is next to get memory, of all that waits for some which others have. See
+/// [`Clients::next_starved`](crate::clients::Clients::next_starved).
+pub(crate) fn next_starved(calls: &DurableCalls, cx: &Context) -> Option<Rank> {
+    let starving = calls.durable.iter().flat_map(Durable::starving);
+    let starving = starving.filter(|(user, bytes, _)| !cx.memory.awaits_own(*bytes, user));
+    let ranked = starving.map(|(user, bytes, since)| (cx.memory.held_by(user), due(bytes, since)));
+    ranked.min()
+}
+
 /// Whether a call of this size may wait in memory, beside those that wait there already. Calls that
 /// run leave their part to others.
 fn has_room(durable: &Durable, cx: &Context, bytes: u64) -> bool {
@@ -87,16 +96,6 @@ impl DurableCalls {
     /// Whether a call that waits on the disk, or its results, need memory that others have.
     pub(crate) fn await_memory(&self) -> bool {
         self.durable.as_ref().is_some_and(Durable::awaits_memory)
-    }
-
-    /// The rank of what is next to get memory, of all that waits for some which others have. See
-    /// [`Clients::next_starved`](crate::clients::Clients::next_starved).
-    pub(crate) fn next_starved(&self, cx: &Context) -> Option<Rank> {
-        let starving = self.durable.iter().flat_map(Durable::starving);
-        let starving = starving.filter(|(user, bytes, _)| !cx.memory.awaits_own(*bytes, user));
-        let ranked =
-            starving.map(|(user, bytes, since)| (cx.memory.held_by(user), due(bytes, since)));
-        ranked.min()
     }
 
     fn durable(&mut self) -> Result<&mut Durable, Failure> {

@@ -430,7 +430,7 @@ fn serve_durable(engine: &mut Engine) {
 
 /// The first that waits for memory: of results and calls on the disk, and of connections.
 fn first_in_line(engine: &Engine) -> (Option<Rank>, Option<Rank>) {
-    let durable = engine.durable_calls.next_starved(&engine.cx);
+    let durable = durable_calls::next_starved(&engine.durable_calls, &engine.cx);
     let connection = engine.cx.clients.next_starved(&engine.cx.memory);
     (durable, connection.map(|(_, rank)| rank))
 }

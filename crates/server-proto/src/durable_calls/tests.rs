@@ -352,11 +352,11 @@ fn is_in_memory(engine: &mut Engine, id: JobId) -> bool {
 #[test]
 fn a_call_that_waits_for_memory_keeps_its_place_in_the_line() {
     let mut engine = crowded();
-    let place = engine.durable_calls.next_starved(&engine.cx);
+    let place = next_starved(&engine.durable_calls, &engine.cx);
     engine.cx.clock.now.nanos += 10 * NOW.nanos;
     engine.cx.has_room = true;
     engine.turn();
-    assert_eq!(engine.durable_calls.next_starved(&engine.cx), place);
+    assert_eq!(next_starved(&engine.durable_calls, &engine.cx), place);
     assert!(place.is_some());
 }
 

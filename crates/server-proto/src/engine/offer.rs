@@ -11,6 +11,7 @@ use crate::clients::Starved;
 use crate::connection::{Offer, Offered};
 use crate::context::Context;
 use crate::data::room;
+use crate::durable_calls::next_starved;
 use crate::flaw::{Flaw, has};
 use crate::functions::Functions;
 use crate::keys::{CallKey, ConnectionKey, Key, MemoryKey, WorkerKey};
@@ -363,7 +364,7 @@ fn is_behind(engine: &Engine, key: ConnectionKey, bytes: (u64, u64), asked: Nano
     let is_behind = engine.data.turns.starves() || {
         let own = Starved::new(key, bytes, asked);
         let rank = cx.clients.rank(&own, &cx.memory);
-        let durable = engine.durable_calls.next_starved(cx);
+        let durable = next_starved(&engine.durable_calls, cx);
         durable.is_some_and(|first| first < rank)
     };
     // A running call may wait for this one, which is then refused if it cannot begin.
