@@ -56,6 +56,8 @@ pub(crate) struct DurableCall {
     asked: Vec<Asked>,
     /// Number of its workers that were killed.
     losses: u32,
+    /// Whether the audit log has its end. The journal may not have recorded that yet.
+    pub(crate) is_audited: bool,
 }
 
 /// What one user occupies.
@@ -203,6 +205,7 @@ impl Durable {
             fetches: Vec::new(),
             asked: Vec::new(),
             losses: 0,
+            is_audited: false,
             record,
         };
         let id = durable_call.record.id;
@@ -656,6 +659,13 @@ impl Durable {
             }
         }
         true
+    }
+}
+
+/// Notes that the audit log has the end of a call.
+pub(crate) fn note_audited(durable: &mut Durable, id: JobId) {
+    if let Some(durable_call) = durable.calls.get_mut(&id) {
+        durable_call.is_audited = true;
     }
 }
 

@@ -17,7 +17,7 @@ use crate::clients::{Rank, due};
 use crate::connection::Offer;
 use crate::context::{Context, Step, lacks_memory};
 use crate::disk::Purpose;
-use crate::durable::{Durable, Served, Stage};
+use crate::durable::{Durable, Served, Stage, note_audited};
 use crate::elements::Elements;
 use crate::flaw::{Flaw, has};
 use crate::keys::{CallKey, ConnectionKey};
@@ -199,6 +199,9 @@ impl DurableCalls {
                 let client = call.connection.map(|connection| (connection, call.id));
                 durable.unconfirmed.leaves_memory(*id, client);
                 durable.set_stage(*id, Stage::Disk);
+                if call.run.is_audited {
+                    note_audited(durable, *id);
+                }
             }
         }
     }
@@ -480,7 +483,7 @@ impl DurableCalls {
         let Some(kept) = durable.get(id) else { return };
         let (state, stage) = (kept.record.state, kept.stage);
         let is_cancelled = changed.change == Change::Cancel && changed.applied;
-        if is_cancelled && !matches!(stage, Stage::Memory(_)) {
+        if is_cancelled && !matches!(stage, Stage::Memory(_)) && !kept.is_audited {
             cx.audit_on_disk(&kept.record, &kept.user);
         }
         let [arguments, result] = [Content::Arguments, Content::Result]

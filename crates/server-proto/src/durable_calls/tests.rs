@@ -387,12 +387,33 @@ fn a_call_that_is_cancelled_before_it_begins_is_in_the_audit_log() {
     cancel(&mut engine, ID);
     assert!(is_in_memory(&mut engine, BEHIND), "ID was on the disk");
     cancel(&mut engine, BEHIND);
+    assert_eq!(audited(&mut engine), ["m/fill Cancelled"; 2]);
+}
+
+/// The functions and outcomes in the audit log.
+fn audited(engine: &mut Engine) -> Vec<String> {
     let actions = std::iter::from_fn(|| engine.cx.out.pop());
     let audits = actions.filter_map(|action| match action {
         Action::Audit(audit) => Some(format!("{} {}", audit.what, audit.outcome)),
         _ => None,
     });
-    assert_eq!(audits.collect::<Vec<_>>(), ["m/fill Cancelled"; 2]);
+    audits.collect()
+}
+
+#[test]
+fn a_call_that_is_cancelled_while_its_end_is_recorded_has_one_line_in_the_audit_log() {
+    let mut engine = server();
+    engine.cx.settings.audits = true;
+    let key = submit(&mut engine, "look", ID);
+    engine.handle(Event::Inserted(ID, Ok(1)));
+    let finished = Finished {
+        exec_nanos: 1000,
+        failure: None,
+    };
+    let worker = worker_of(&engine, key);
+    engine.handle(Event::Finished(worker, key, finished));
+    cancel(&mut engine, ID);
+    assert_eq!(audited(&mut engine), ["m/look done"]);
 }
 
 /// Clients that are slow would be ended for it.
