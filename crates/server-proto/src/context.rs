@@ -354,15 +354,20 @@ impl Context {
         self.out.push(Action::Audit(Box::new(audit)));
     }
 
-    /// Ends a durable call that no worker has begun with.
+    /// Ends a durable call that no worker has begun with. If its user has not cancelled it, it
+    /// counts as failed.
     pub(crate) fn end_unbegun(&mut self, key: CallKey, why: FailureKind) {
+        let function = self.calls.get(key).map(|call| call.function);
+        if let Some(function) = function.filter(|_| why != FailureKind::Cancelled) {
+            self.totals.count_failure(function, &mut self.functions);
+        }
         self.audit_call(key, why.name());
         self.note_call(key, why.name());
         self.step(Step::Release(key));
     }
 
-    /// Tells the audit log, if there is one, that a durable call was cancelled on the disk.
-    pub(crate) fn audit_on_disk(&mut self, record: &Record, user: &User) {
+    /// Tells the audit log, if there is one, why a durable call has ended on the disk.
+    pub(crate) fn audit_on_disk(&mut self, record: &Record, user: &User, why: FailureKind) {
         if !self.settings.audits {
             return;
         }
@@ -370,7 +375,7 @@ impl Context {
             user: user.clone(),
             peer: None,
             what: record.function.to_string(),
-            outcome: FailureKind::Cancelled.name().to_string(),
+            outcome: why.name().to_string(),
             call: Some(([record.arguments.bytes, 0], 0)),
         };
         self.out.push(Action::Audit(Box::new(audit)));

@@ -482,12 +482,12 @@ impl DurableCalls {
         let (fetches, asked) = durable.changed(id, changed, &mut cx.disk);
         let Some(kept) = durable.get(id) else { return };
         let (state, stage) = (kept.record.state, kept.stage);
-        let is_cancelled = changed.change == Change::Cancel && changed.applied;
-        if is_cancelled && !matches!(stage, Stage::Memory(_)) && !kept.is_audited {
-            cx.audit_on_disk(&kept.record, &kept.user);
-        }
         let [arguments, result] = [Content::Arguments, Content::Result]
             .map(|content| kept.record.stored(content).bytes > 0);
+        let is_cancelled = changed.change == Change::Cancel && changed.applied;
+        if is_cancelled && !matches!(stage, Stage::Memory(_)) {
+            audit_on_disk(durable, cx, id, FailureKind::Cancelled);
+        }
         if changed.change == Change::Start && changed.applied {
             return match stage {
                 Stage::Memory(call) => cx.step(Step::Begin(call)),
@@ -560,6 +560,15 @@ impl DurableCalls {
 fn is_over(durable: Option<&Durable>, id: JobId) -> bool {
     let known = durable.and_then(|durable| durable.get(id));
     known.is_none_or(|known| known.record.state.is_over())
+}
+
+/// Tells the audit log that a call has ended which is on the disk only. Its first end counts.
+fn audit_on_disk(durable: &mut Durable, cx: &mut Context, id: JobId, why: FailureKind) {
+    let known = durable.get(id).filter(|known| !known.is_audited);
+    if let Some(known) = known {
+        cx.audit_on_disk(&known.record, &known.user, why);
+        note_audited(durable, id);
+    }
 }
 
 /// Records that a durable call has failed.

@@ -1,7 +1,7 @@
 //! Durable calls that wait on the disk: they come into memory while there is room for them. A call
 //! whose function this server does not have waits until the function is added.
 
-use super::{DurableCalls, MOST_TRIES, has_room, is_over, record_failure};
+use super::{DurableCalls, MOST_TRIES, audit_on_disk, has_room, is_over, record_failure};
 use crate::action::Transfer;
 use crate::call::{self, ActiveCall, Durability};
 use crate::context::{Context, Step, lacks_memory, read_again};
@@ -54,7 +54,17 @@ impl DurableCalls {
                     continue;
                 }
                 Ok(Loaded::Yes) => {}
-                Err(failure) => record_failure(cx, id, failure),
+                Err(failure) => {
+                    let function = durable.get(id).and_then(|call| {
+                        let known = cx.functions.describe(&call.record.function).ok()?;
+                        Some(known.0)
+                    });
+                    if let Some(function) = function {
+                        cx.totals.count_failure(function, &mut cx.functions);
+                    }
+                    audit_on_disk(durable, cx, id, failure.kind);
+                    record_failure(cx, id, failure);
+                }
             }
             durable.leave_backlog(id);
         }
@@ -202,7 +212,7 @@ impl DurableCalls {
                 }
             }
             Err(error) => {
-                cx.step(Step::Release(key));
+                cx.end_unbegun(key, FailureKind::StorageFault);
                 tracing::error!("the arguments of {id} cannot be read: {}", error.text);
                 let text = format!("its arguments cannot be read: {}", error.text);
                 record_failure(cx, id, Failure::new(FailureKind::StorageFault, text));

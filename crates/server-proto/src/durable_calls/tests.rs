@@ -188,6 +188,21 @@ fn a_call_that_the_journal_refuses_is_in_the_audit_log() {
 }
 
 #[test]
+fn a_call_that_the_journal_refuses_while_it_waits_counts_as_failed() {
+    let document = parse_document(IDL).document;
+    let mut engine = Engine::new(Settings::simple(true), [&document], Vec::new(), NOW);
+    engine.handle(Event::DurableOpened(Vec::new(), 0));
+    let key = submit(&mut engine, "look", ID);
+    assert_eq!(engine.cx.calls[key].state, call::State::Queued);
+    let full = Failure::new(FailureKind::StorageFault, "no room");
+    engine.handle(Event::Inserted(ID, Err(full)));
+    assert!(engine.cx.calls.is_empty());
+    let (number, _) = engine.cx.functions.describe("look").unwrap();
+    let counts = engine.cx.functions.counts_mut(number).unwrap();
+    assert_eq!(counts.failed, 1);
+}
+
+#[test]
 fn the_results_of_a_call_that_the_journal_refuses_are_removed() {
     let mut engine = server();
     let key = submit(&mut engine, "look", ID);
@@ -398,6 +413,20 @@ fn audited(engine: &mut Engine) -> Vec<String> {
         _ => None,
     });
     audits.collect()
+}
+
+#[test]
+fn a_call_that_fails_before_it_begins_is_in_the_audit_log() {
+    let mut engine = server();
+    engine.cx.settings.audits = true;
+    let mut record = queued(ID, "anne", "m/once", "the interface of an earlier server");
+    record.number = 1;
+    engine.handle(Event::DurableOpened(vec![record], 0));
+    engine.turn();
+    assert_eq!(audited(&mut engine), ["m/once StaleInterface"]);
+    let (number, _) = engine.cx.functions.describe("once").unwrap();
+    let counts = engine.cx.functions.counts_mut(number).unwrap();
+    assert_eq!(counts.failed, 1);
 }
 
 #[test]
