@@ -69,6 +69,19 @@ pub(crate) fn fresh_name(path: &Path) -> PathBuf {
     path.with_extension(format!("{}.new", std::process::id()))
 }
 
+/// Removes the socket of a dead server.
+fn remove_dead(path: &Path) -> io::Result<()> {
+    let is_socket = |found: fs::Metadata| found.file_type().is_socket();
+    // Other errors come from a socket that is alive: one of another user, or of another kind.
+    let is_refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+    let is_dead = fs::symlink_metadata(path).is_ok_and(is_socket)
+        && UnixStream::connect(path).is_err_and(is_refused);
+    match is_dead {
+        true => fs::remove_file(path),
+        false => Ok(()),
+    }
+}
+
 fn place(path: &Path) -> io::Result<SocketPath> {
     Ok(SocketPath {
         path: path.to_path_buf(),
@@ -157,12 +170,14 @@ impl Listener {
     /// running one, which keeps its place until [`Listener::open`].
     pub(crate) fn unix(path: &Path, beside: bool) -> io::Result<Listener> {
         let found = fs::symlink_metadata(path).map(|meta| meta.file_type());
-        if found.as_ref().is_ok_and(|kind| !kind.is_socket()) {
+        if found.is_ok_and(|kind| !kind.is_socket()) {
             let what = "another file has this name, which is no socket";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
         }
         if beside {
             let fresh = fresh_name(path);
+            // In another container, a server with the same number may have died as it started.
+            remove_dead(&fresh)?;
             let listener = UnixListener::bind(&fresh)?;
             listener.set_nonblocking(true)?;
             let made = SocketPath {
@@ -172,11 +187,7 @@ impl Listener {
             };
             return Ok(Listener::Unix(listener, made));
         }
-        // Other errors come from a socket that is alive: one of another user, or of another kind.
-        let is_refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
-        if found.is_ok() && UnixStream::connect(path).is_err_and(is_refused) {
-            fs::remove_file(path)?;
-        }
+        remove_dead(path)?;
         let listener = UnixListener::bind(path)?;
         listener.set_nonblocking(true)?;
         Ok(Listener::Unix(listener, place(path)?))
@@ -403,6 +414,8 @@ mod tests {
         let first = inode();
         drop(Listener::unix(&path, true).unwrap());
         assert_eq!((inode(), files()), (first, 1));
+        // One that was killed meanwhile has left its socket.
+        drop(UnixListener::bind(fresh_name(&path)).unwrap());
         let next = Listener::unix(&path, true).unwrap();
         assert_eq!(inode(), first);
         next.open(true).unwrap();
