@@ -193,10 +193,9 @@ impl Connection {
     }
 
     /// Takes the requests that wait for memory, in their order.
-    pub(crate) fn take_waiting(&mut self) -> Vec<CallId> {
+    pub(crate) fn take_waiting(&mut self) -> Vec<Offered> {
         let held = std::mem::take(&mut self.held);
-        let all = self.waiting.take().into_iter().chain(held);
-        all.map(|offered| offered.id).collect()
+        self.waiting.take().into_iter().chain(held).collect()
     }
 
     /// Whether more input can be handled now.

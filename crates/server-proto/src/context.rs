@@ -176,6 +176,20 @@ impl Context {
         }
     }
 
+    /// Refuses a request that was to wait for memory. A call then counts as refused.
+    pub(crate) fn refuse_offered(
+        &mut self,
+        key: ConnectionKey,
+        offered: &Offered,
+        failure: &Failure,
+    ) {
+        if offered.offer.call().is_some() {
+            self.totals.refused += 1;
+            self.audit_refusal(key, &failure.message);
+        }
+        self.refuse(key, offered.id, failure);
+    }
+
     /// Frees memory, and lets requests that wait for some continue.
     pub(crate) fn free(&mut self, memory: MemoryKey) {
         self.memory.free(memory, &mut self.out);
@@ -266,7 +280,7 @@ impl Context {
                         still arriving, may call back, or works on files of its caller; try again \
                         when that call has ended";
             let failure = Failure::new(FailureKind::Busy, text);
-            return self.refuse(key, offered.id, &failure);
+            return self.refuse_offered(key, &offered, &failure);
         }
         self.clients[key].waiting = Some(offered);
         self.clients.note_starved(starved);

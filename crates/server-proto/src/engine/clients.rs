@@ -236,10 +236,13 @@ impl Engine {
                 connection.calls.remove(call);
             }
             let waiting = connection.take_waiting();
-            for call in open.into_iter().chain(waiting) {
-                let text = "the server is stopping; the call did not complete";
-                let failure = Failure::new(FailureKind::ServerStopping, text);
+            let text = "the server is stopping; the call did not complete";
+            let failure = Failure::new(FailureKind::ServerStopping, text);
+            for call in open {
                 connection.proto.fail(call, &failure);
+            }
+            for offered in &waiting {
+                cx.refuse_offered(key, offered, &failure);
             }
             say_goodbye(self, key);
             self.cx.answered(key);
@@ -320,8 +323,8 @@ fn refuse_starved(cx: &mut Context) {
         if connection.waiting.is_some() {
             cx.out.push(Action::Resume(key));
         }
-        for request in connection.take_waiting() {
-            cx.refuse(key, request, &failure);
+        for offered in connection.take_waiting() {
+            cx.refuse_offered(key, &offered, &failure);
         }
     }
 }

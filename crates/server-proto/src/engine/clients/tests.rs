@@ -267,6 +267,7 @@ fn a_request_that_waits_for_memory_does_not_wait_for_a_server_that_drains() {
     let mut anne = Client::connect(&mut server, "anne");
     assert!(bob.call(&mut server, 30 << 20).is_some());
     assert_eq!(anne.call(&mut server, 40 << 20), None, "bob has the memory");
+    server.engine_mut().cx.settings.audits = true;
     server.handle(Event::Drain);
     assert!(server.has_work(), "sources may wait for memory, too");
     assert!(server.clients().takes_input(anne.key));
@@ -277,6 +278,8 @@ fn a_request_that_waits_for_memory_does_not_wait_for_a_server_that_drains() {
     };
     assert_eq!(failure.kind, FailureKind::Draining);
     assert_eq!(server.engine().cx.calls.len(), 1, "bob's call goes on");
+    assert_eq!(server.engine().cx.totals.refused, 1);
+    assert_eq!(audited(&mut server), ["refused"]);
 }
 
 #[test]
