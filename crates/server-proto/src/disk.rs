@@ -31,7 +31,8 @@ pub(crate) struct Fetch {
     pub(crate) connection: ConnectionKey,
     pub(crate) request: CallId,
     pub(crate) id: JobId,
-    pub(crate) asked: Nanos,
+    /// Since when it needs memory for them.
+    pub(crate) since: Nanos,
 }
 
 impl Fetch {

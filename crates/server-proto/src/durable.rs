@@ -306,7 +306,7 @@ impl Durable {
         });
         let results = self.starved.iter().filter_map(|fetch| {
             let call = self.get(fetch.id)?;
-            Some((&call.user, call.record.result.bytes, fetch.asked))
+            Some((&call.user, call.record.result.bytes, fetch.since))
         });
         calls.chain(results)
     }

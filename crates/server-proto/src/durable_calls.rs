@@ -16,7 +16,7 @@ use crate::call::{self, ActiveCall, Durability};
 use crate::clients::{Rank, due};
 use crate::connection::Offer;
 use crate::context::{Context, Step, lacks_memory};
-use crate::disk::Purpose;
+use crate::disk::{Fetch, Purpose};
 use crate::durable::{Durable, Served, Stage, note_audited};
 use crate::elements::Elements;
 use crate::flaw::{Flaw, has};
@@ -521,8 +521,10 @@ impl DurableCalls {
             let reason = Failure::new(FailureKind::Cancelled, text);
             cx.step(Step::TearDown(call, reason));
         }
+        // They have waited for the call, and need memory only from now on.
+        let since = cx.now();
         for fetch in fetches {
-            self.serve_fetch(cx, fetch);
+            self.serve_fetch(cx, Fetch { since, ..fetch });
         }
         for asked in asked {
             self.tell_of_change(cx, id, asked);

@@ -181,7 +181,7 @@ impl DurableCalls {
             connection: key,
             request,
             id,
-            asked: cx.now(),
+            since: cx.now(),
         };
         let known = self.durable().and_then(|durable| {
             let is_over = durable.of_user(id, &user)?.record.state.is_over();
@@ -237,7 +237,7 @@ impl DurableCalls {
             return self.deliver(cx, fetch);
         }
         let user = cx.clients[connection].user.clone();
-        if cx.is_behind_starved(&user, stored.bytes, fetch.asked) {
+        if cx.is_behind_starved(&user, stored.bytes, fetch.since) {
             return durable.starve(fetch);
         }
         let memory = cx.memory.take(stored.bytes, &user, &mut cx.out);

@@ -4,6 +4,8 @@
 use super::*;
 use crate::event::{Accepted, Event, Finished, Now, Ready};
 use crate::keys::MemoryKey;
+use crate::lifecycle::Change;
+use crate::record::{Changed, Outcome, Record};
 use crate::samples::{call_of, queued};
 use crate::settings::{Limits as Bounds, Settings};
 use crate::{Server, WorkerKey};
@@ -138,24 +140,25 @@ fn who_waits_behind_a_client_that_leaves_goes_on() {
     assert_eq!(server.engine().cx.clients[carl.key].calls.len(), 1);
 }
 
-/// A server with 64 MiB for calls, of which carl has 32, and with results of durable calls: each of
-/// a user and of so many bytes.
-fn server_with_results(results: &[(JobId, &str, u64)]) -> (Server, MemoryKey) {
+/// A server with 64 MiB for calls, of which carl has 32, and with these durable calls.
+fn server_with_durable(records: Vec<Record>) -> (Server, MemoryKey) {
     let document = parse_document(IDL).document;
     let mut settings = Settings::simple(true);
     settings.limits.memory = 64 << 20;
     let mut server = Server::new(settings, [&document], Vec::new(), at(1));
     server.set_time(at(1));
-    let records = (1..).zip(results).map(|(number, (id, user, bytes))| {
-        let mut record = queued(*id, user, "m/fill", "");
-        (record.number, record.state) = (number, DurableState::Done);
-        record.result.bytes = *bytes;
-        record
-    });
-    server.handle(Event::DurableOpened(records.collect(), 0));
+    server.handle(Event::DurableOpened(records, 0));
     let cx = &mut server.engine_mut().cx;
     let carls = cx.memory.take(32 << 20, &User::named("carl"), &mut cx.out);
     (server, carls.unwrap())
+}
+
+/// A durable call with results of this many bytes.
+fn done(id: JobId, user: &str, bytes: u64) -> Record {
+    let mut record = queued(id, user, "m/fill", "");
+    (record.number, record.state) = (u64::from(id.0[0]), DurableState::Done);
+    record.result.bytes = bytes;
+    record
 }
 
 const RESULTS: JobId = JobId([7; 16]);
@@ -172,7 +175,7 @@ fn fetch(server: &mut Server, client: &Client, id: JobId) {
 #[test]
 fn a_call_waits_behind_results_that_have_waited_for_memory() {
     for gives_up in [false, true] {
-        let (mut server, carls) = server_with_results(&[(RESULTS, "anne", 40 << 20)]);
+        let (mut server, carls) = server_with_durable(vec![done(RESULTS, "anne", 40 << 20)]);
         let anne = Client::connect(&mut server, "anne");
         let mut bob = Client::connect(&mut server, "bob");
         let mut dora = Client::connect(&mut server, "dora");
@@ -198,7 +201,7 @@ fn a_call_waits_behind_results_that_have_waited_for_memory() {
 
 #[test]
 fn results_wait_behind_a_call_that_has_waited_for_memory() {
-    let (mut server, _) = server_with_results(&[(RESULTS, "anne", 16 << 20)]);
+    let (mut server, _) = server_with_durable(vec![done(RESULTS, "anne", 16 << 20)]);
     let anne = Client::connect(&mut server, "anne");
     let mut bob = Client::connect(&mut server, "bob");
     assert_eq!(bob.call(&mut server, 40 << 20), None, "carl has the memory");
@@ -209,11 +212,34 @@ fn results_wait_behind_a_call_that_has_waited_for_memory() {
     assert!(!server.engine().durable_calls.await_memory());
 }
 
+#[test]
+fn results_have_waited_for_memory_since_their_call_has_ended() {
+    let mut record = done(RESULTS, "anne", 16 << 20);
+    record.state = DurableState::Running;
+    let (mut server, _) = server_with_durable(vec![record]);
+    let anne = Client::connect(&mut server, "anne");
+    let mut bob = Client::connect(&mut server, "bob");
+    fetch(&mut server, &anne, RESULTS);
+    server.set_time(at(7));
+    assert_eq!(bob.call(&mut server, 40 << 20), None, "carl has the memory");
+    let changed = Changed {
+        change: Change::Finish,
+        state: DurableState::Done,
+        at: 0,
+        served: 7000,
+        applied: true,
+        outcome: Outcome::default(),
+    };
+    server.handle(Event::Changed(RESULTS, Some(changed)));
+    assert!(server.engine().durable_calls.await_memory(), "bob is first");
+}
+
 /// There is memory for all three, and nobody gives any back until the call has ended.
 #[test]
 fn results_behind_a_call_behind_other_results_go_on() {
-    let results = [(RESULTS, "anne", 40 << 20), (OTHERS, "emil", 1 << 20)];
-    let (mut server, carls) = server_with_results(&results);
+    let annes = done(RESULTS, "anne", 40 << 20);
+    let emils = done(OTHERS, "emil", 1 << 20);
+    let (mut server, carls) = server_with_durable(vec![annes, emils]);
     let anne = Client::connect(&mut server, "anne");
     let emil = Client::connect(&mut server, "emil");
     let mut dora = Client::connect(&mut server, "dora");
