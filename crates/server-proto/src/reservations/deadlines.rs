@@ -8,10 +8,13 @@ use crate::context::Context;
 use crate::keys::CallKey;
 use farcall_rpc_proto::{Failure, FailureKind, Nanos, User};
 use farcall_schedule::Queue;
-use farcall_schedule::reservation::{Booking, Refusal};
+use farcall_schedule::queue::Promises;
+use farcall_schedule::reservation::{Booking, Calendar, Refusal};
 
 /// Promises to one user at a time.
 const MOST: usize = 64;
+/// Most ends that are tried for one that can be promised.
+const MOST_ENDS: usize = 16;
 
 /// What is asked for a call.
 struct Wanted {
@@ -19,10 +22,23 @@ struct Wanted {
     pes: u32,
     /// A time in nanoseconds that nine of ten such calls do not exceed.
     length: Nanos,
+    /// When the server was asked.
+    asked: Nanos,
     /// When it must have been computed.
     ends: Nanos,
     /// Nanoseconds for its results to reach the client.
     returns: Nanos,
+}
+
+impl Wanted {
+    /// When a call must have been computed that is promised the end which a refusal tells: the next
+    /// whole millisecond after its results can be at the client.
+    fn told(&self, end: Nanos) -> Nanos {
+        let end = end.saturating_add(self.returns);
+        let later = end.saturating_sub(self.asked).div_ceil(MILLI);
+        let end = self.asked.saturating_add(later.saturating_mul(MILLI));
+        end.saturating_sub(self.returns)
+    }
 }
 
 /// Promises a call that its results are at the client `before` milliseconds after the server was
@@ -123,6 +139,7 @@ fn check(
     Ok(Wanted {
         pes,
         length: nanos(interval.high).max(1),
+        asked: call.times.asked,
         ends: ends.saturating_sub(returns),
         returns,
     })
@@ -136,22 +153,48 @@ fn make(
     user: &User,
     wanted: &Wanted,
 ) -> Result<u64, Refusal> {
-    let (now, length) = (cx.now(), wanted.length);
-    let booking = Booking {
-        pes: wanted.pes,
-        from: wanted.ends.saturating_sub(length).max(now),
-        until: wanted.ends.max(now.saturating_add(length)),
-        ..Booking::default()
-    };
+    let now = cx.now();
     let most = cx.settings.limits.reservable(cx.settings.queue.pes);
     let mut own = reservations.calendar(queue, user, most);
-    let within = within_share(&mut own, booking);
-    within.map_err(|refusal| match refusal {
+    let promises = &mut reservations.promises;
+    let mut ends = wanted.ends;
+    // The share of the user may allow an end that the queue does not, and the other way round.
+    for _ in 0..MOST_ENDS {
+        match book_by(promises, &mut own, queue, (wanted, ends), now) {
+            Ok(made) if ends == wanted.ends => return Ok(made),
+            Ok(made) => {
+                promises.forget(made);
+                queue.release(made, now);
+                break;
+            }
+            Err(Refusal::NotBefore(end)) => ends = wanted.told(end),
+            Err(never) => return Err(never),
+        }
+    }
+    Err(Refusal::NotBefore(ends))
+}
+
+/// Books the processor elements of a call that must have been computed by `ends`.
+fn book_by(
+    promises: &mut Promises,
+    own: &mut Calendar,
+    queue: &mut Queue,
+    (wanted, ends): (&Wanted, Nanos),
+    now: Nanos,
+) -> Result<u64, Refusal> {
+    let length = wanted.length;
+    let booking = Booking {
+        pes: wanted.pes,
+        from: ends.saturating_sub(length).max(now),
+        until: ends.max(now.saturating_add(length)),
+        ..Booking::default()
+    };
+    within_share(own, booking).map_err(|refusal| match refusal {
         Refusal::NotBefore(from) => Refusal::NotBefore(from.saturating_add(length)),
         other => other,
     })?;
     let cost = (wanted.pes, length as f64 * 1e-9);
-    reservations.promises.make(queue, cost, wanted.ends, now)
+    promises.make(queue, cost, ends, now)
 }
 
 /// Judges the promise of a call that has been computed.
@@ -167,5 +210,59 @@ pub(crate) fn forget(reservations: &mut Reservations, queue: &mut Queue, booking
     if reservations.promised.remove(&booking).is_some() {
         reservations.promises.forget(booking);
         queue.release(booking, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Engine;
+    use crate::event::Now;
+    use crate::settings::Settings;
+    use farcall_idl::parse_document;
+
+    const SECOND: Nanos = 1_000_000_000;
+
+    /// A program asks again for the end that it was told.
+    #[test]
+    fn the_end_that_a_refusal_tells_is_free_of_the_own_bookings_and_of_those_of_others() {
+        let text = "Module m; Library \"libc.so.6\"; Define nap(IN int n) Calls \"C\" usleep(n);";
+        let document = parse_document(text).document;
+        let mut settings = Settings::simple(false);
+        settings.queue.pes = 4;
+        let now = Now {
+            nanos: SECOND,
+            unix_ms: 0,
+        };
+        let mut engine = Engine::new(settings, [&document], Vec::new(), now);
+        let (cx, queue) = (&engine.cx, &mut engine.elements.queue);
+        let booking = |pes, from: u64, until: u64| Booking {
+            pes,
+            from: SECOND * (1 + from),
+            until: SECOND * (1 + until),
+            ..Booking::default()
+        };
+        let anne = User::named("anne");
+        let own = queue.reserve(booking(2, 0, 100), SECOND).unwrap();
+        engine.reservations.owners.insert(own, anne.clone());
+        for other in [booking(2, 0, 100), booking(4, 100, 200)] {
+            queue.reserve(other, SECOND).unwrap();
+        }
+        let mut ask = |ends| {
+            let wanted = Wanted {
+                pes: 1,
+                length: 10 * SECOND,
+                asked: SECOND,
+                ends,
+                returns: 0,
+            };
+            make(&mut engine.reservations, cx, queue, &anne, &wanted)
+        };
+        let refused = ask(21 * SECOND);
+        let Err(Refusal::NotBefore(end)) = refused else {
+            panic!("{refused:?}");
+        };
+        assert!(end > 200 * SECOND, "{end}");
+        assert!(ask(end).is_ok());
     }
 }
