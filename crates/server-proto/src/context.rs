@@ -5,7 +5,7 @@
 use crate::account::Totals;
 use crate::action::{Action, Actions, Audit};
 use crate::call::{ActiveCall, State, Task};
-use crate::clients::{Clients, Starved, due};
+use crate::clients::{Clients, Starved};
 use crate::connection::Offered;
 use crate::disk::Disk;
 use crate::event::Now;
@@ -253,14 +253,6 @@ impl Context {
     /// When the system is asked again for what it has just refused.
     pub(crate) fn retry_at(&self) -> Nanos {
         self.now().saturating_add(RETRY)
-    }
-
-    /// Whether a connection that waits for memory goes before a buffer of this size for a user who
-    /// has asked for it then. A small one does not wait.
-    pub(crate) fn is_behind_starved(&self, user: &User, bytes: u64, asked: Nanos) -> bool {
-        let own = (self.memory.held_by(user), due(bytes, asked));
-        let next = || self.clients.next_starved(&self.memory);
-        bytes > Memory::SMALL && next().is_some_and(|(_, first)| first <= own)
     }
 
     /// Lets a request wait until there is memory for it: a buffer of so many bytes, or an array.

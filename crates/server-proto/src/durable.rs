@@ -297,20 +297,6 @@ impl Durable {
         self.lacks.is_some_and(|lack| lack.fits) || !self.starved.is_empty()
     }
 
-    /// What waits for memory that other calls have: its user, its bytes, and since when it waits.
-    pub(crate) fn starving(&self) -> impl Iterator<Item = (&User, u64, Nanos)> {
-        let calls = self.lacks.iter().filter(|lack| lack.fits);
-        let calls = calls.filter_map(|lack| {
-            let user = &self.get(lack.id)?.user;
-            Some((user, lack.bytes, lack.since))
-        });
-        let results = self.starved.iter().filter_map(|fetch| {
-            let call = self.get(fetch.id)?;
-            Some((&call.user, call.record.result.bytes, fetch.since))
-        });
-        calls.chain(results)
-    }
-
     /// The call on the disk whose turn is next: of the user who has fewest calls in memory.
     /// `passed` are users whose turn is over.
     pub(crate) fn next_waiting(&self, passed: &BTreeSet<User>) -> Option<JobId> {

@@ -26,7 +26,9 @@ use crate::record::{Changed, Content, DiskError, MOST_SHORT, Outcome, Record, St
 use crate::settings::Group;
 use crate::unconfirmed::{Submission, Unconfirmed};
 use farcall_idl::Layout;
-use farcall_rpc_proto::{Direction, DurableState, Failure, FailureKind, JobId, Pieces, Side, User};
+use farcall_rpc_proto::{
+    Direction, DurableState, Failure, FailureKind, JobId, Nanos, Pieces, Side, User,
+};
 
 /// Waiting calls may hold one such part of the server's memory.
 const SHARE_OF_MEMORY: u64 = 4;
@@ -51,10 +53,38 @@ pub(crate) fn is_settled(durable: &DurableCalls, cx: &Context) -> bool {
 /// The rank of what is next to get memory, of all that waits for some which others have. See
 /// [`Clients::next_starved`](crate::clients::Clients::next_starved).
 pub(crate) fn next_starved(calls: &DurableCalls, cx: &Context) -> Option<Rank> {
-    let starving = calls.durable.iter().flat_map(Durable::starving);
-    let starving = starving.filter(|(user, bytes, _)| !cx.memory.awaits_own(*bytes, user));
-    let ranked = starving.map(|(user, bytes, since)| (cx.memory.held_by(user), due(bytes, since)));
-    ranked.min()
+    let durable = calls.durable.as_ref()?;
+    let results = durable.starved.iter();
+    let results = results.filter_map(|fetch| rank_of_results(durable, cx, fetch));
+    results.chain(rank_of_call(durable, cx)).min()
+}
+
+/// The rank of what needs so many bytes since then. `None` if its own user must give some back
+/// first: it is in nobody's way then.
+fn rank(cx: &Context, user: &User, bytes: u64, since: Nanos) -> Option<Rank> {
+    let awaits_own = cx.memory.awaits_own(bytes, user);
+    (!awaits_own).then(|| (cx.memory.held_by(user), due(bytes, since)))
+}
+
+/// The rank of results that wait for memory.
+fn rank_of_results(durable: &Durable, cx: &Context, fetch: &Fetch) -> Option<Rank> {
+    let call = durable.get(fetch.id)?;
+    rank(cx, &call.user, call.record.result.bytes, fetch.since)
+}
+
+/// The rank of the call of the backlog that waits for memory which other calls have.
+fn rank_of_call(durable: &Durable, cx: &Context) -> Option<Rank> {
+    let lack = durable.lacks.filter(|lack| lack.fits)?;
+    rank(cx, &durable.get(lack.id)?.user, lack.bytes, lack.since)
+}
+
+/// Whether a connection, or results, wait for memory and go before something on the disk.
+fn is_behind(durable: &Durable, cx: &Context, own: Rank) -> bool {
+    let goes_before = |first: Option<Rank>| first.is_some_and(|first| first <= own);
+    // Of those that are looked at in order, the last one has the rank that is nearest.
+    let mut results = durable.starved.iter().rev();
+    results.any(|fetch| goes_before(rank_of_results(durable, cx, fetch)))
+        || goes_before(cx.clients.next_starved(&cx.memory).map(|(_, rank)| rank))
 }
 
 /// Whether a call of this size may wait in memory, beside those that wait there already. Calls that

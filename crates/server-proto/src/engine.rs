@@ -282,10 +282,9 @@ impl Engine {
         }
         // Others may have waited behind what has gone on.
         let (durable_now, connection_now) = first_in_line(self);
-        let durable_waits = is_first && self.durable_calls.await_memory();
-        let cx = &mut self.cx;
-        cx.has_room |= durable != durable_now && cx.clients.someone_starves();
-        cx.has_room |= connection != connection_now && durable_waits;
+        let goes_on = durable != durable_now || is_first && connection != connection_now;
+        let waits = self.cx.clients.someone_starves() || self.durable_calls.await_memory();
+        self.cx.has_room |= goes_on && waits;
         self.settle();
     }
 

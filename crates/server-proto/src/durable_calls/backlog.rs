@@ -1,14 +1,16 @@
 //! Durable calls that wait on the disk: they come into memory while there is room for them. A call
 //! whose function this server does not have waits until the function is added.
 
-use super::{DurableCalls, MOST_TRIES, audit_on_disk, has_room, is_over, record_failure};
+use super::{
+    DurableCalls, MOST_TRIES, audit_on_disk, has_room, is_behind, is_over, rank, record_failure,
+};
 use crate::action::Transfer;
 use crate::call::{self, ActiveCall, Durability};
 use crate::context::{Context, Step, lacks_memory, read_again};
 use crate::disk::Purpose;
 use crate::durable::{Durable, DurableCall, Lack, Stage};
 use crate::keys::CallKey;
-use crate::memory::NoMemory;
+use crate::memory::{Memory, NoMemory};
 use crate::record::{Content, DiskError, Stored};
 use farcall_rpc_proto::{Call, Direction, Failure, FailureKind, JobId, Pieces, Side};
 use std::collections::BTreeSet;
@@ -114,14 +116,11 @@ impl DurableCalls {
         if !has_room(durable, cx, layout.bytes) {
             return Ok(Loaded::NoRoom(None));
         }
-        let before = durable.lacks.filter(|lack| lack.id == id);
-        let lack = before.unwrap_or(Lack {
-            id,
-            bytes: layout.bytes,
-            since: cx.now(),
-            fits: true,
-        });
-        if cx.is_behind_starved(user, lack.bytes, lack.since) {
+        let lack = in_line(durable, cx, id, layout.bytes);
+        if lack.bytes > Memory::SMALL
+            && let Some(own) = rank(cx, user, lack.bytes, lack.since)
+            && is_behind(durable, cx, own)
+        {
             return Ok(Loaded::NoRoom(Some(lack)));
         }
         let (stored, big_endian) = (record.arguments, record.big_endian);
@@ -219,6 +218,17 @@ impl DurableCalls {
             }
         }
     }
+}
+
+/// A call of the backlog with its place in the line for memory: the one that it had, or the last.
+fn in_line(durable: &Durable, cx: &Context, id: JobId, bytes: u64) -> Lack {
+    let before = durable.lacks.filter(|lack| lack.id == id);
+    before.unwrap_or(Lack {
+        id,
+        bytes,
+        since: cx.now(),
+        fits: true,
+    })
 }
 
 /// Lets a call wait for its turn again whose arguments could not be read, although they are there:

@@ -1,7 +1,7 @@
 //! Requests of clients about durable calls: status, lists, cancellation and results. `durable` has
 //! the table of calls. A client learns nothing about the calls of another user.
 
-use super::{DurableCalls, not_there};
+use super::{DurableCalls, is_behind, not_there, rank, rank_of_call, rank_of_results};
 use crate::action::Transfer;
 use crate::call::ActiveCall;
 use crate::context::{Context, Step};
@@ -11,7 +11,7 @@ use crate::durable::{Asked, Durable, DurableCall, Stage};
 use crate::flaw::{Flaw, has};
 use crate::keys::{ConnectionKey, MemoryKey};
 use crate::lifecycle::Change;
-use crate::memory::{MemoryGrant, NoMemory};
+use crate::memory::{Memory, MemoryGrant, NoMemory};
 use crate::record::{Content, DiskError, Outcome, Record};
 use farcall_rpc_proto::server::Event;
 use farcall_rpc_proto::{
@@ -159,7 +159,7 @@ impl DurableCalls {
         let mut told = vec![(connection, request)];
         if forget {
             let waiting = durable.forget(id, &mut cx.disk, &mut cx.out);
-            cx.has_room |= cx.clients.someone_starves();
+            cx.has_room = true;
             told.extend(waiting.iter().map(|one| (one.connection, one.request)));
         }
         for (connection, request) in told {
@@ -202,7 +202,7 @@ impl DurableCalls {
     pub(crate) fn refuse_stranded(&mut self, cx: &mut Context) {
         let stranded = self.durable.as_mut().map(Durable::stranded);
         // Others may have waited behind one of these calls.
-        cx.has_room |= cx.clients.someone_starves();
+        cx.has_room = true;
         for fetch in stranded.unwrap_or_default() {
             let text = "the server is draining; the call will run after the next start: fetch it \
              then";
@@ -237,8 +237,12 @@ impl DurableCalls {
             return self.deliver(cx, fetch);
         }
         let user = cx.clients[connection].user.clone();
-        if cx.is_behind_starved(&user, stored.bytes, fetch.since) {
-            return durable.starve(fetch);
+        let own = rank(cx, &user, stored.bytes, fetch.since);
+        if let Some(own) = own.filter(|_| stored.bytes > Memory::SMALL) {
+            let call = rank_of_call(durable, cx);
+            if is_behind(durable, cx, own) || call.is_some_and(|first| first < own) {
+                return durable.starve(fetch);
+            }
         }
         let memory = cx.memory.take(stored.bytes, &user, &mut cx.out);
         match memory {
@@ -269,7 +273,7 @@ impl DurableCalls {
         let Some(durable) = &mut self.durable else {
             return;
         };
-        for fetch in std::mem::take(&mut durable.starved) {
+        for fetch in take_starved(durable, cx) {
             self.serve_fetch(cx, fetch);
         }
     }
@@ -308,7 +312,7 @@ impl DurableCalls {
         if durable.give_up(key, request) {
             cx.disk.give_up(key, request);
             // Others may have waited behind one of them.
-            cx.has_room |= cx.clients.someone_starves();
+            cx.has_room = true;
         }
     }
 
@@ -339,12 +343,19 @@ impl DurableCalls {
             let durable = self.durable.as_mut();
             let waiting = durable.map(|durable| durable.forget(id, &mut cx.disk, &mut cx.out));
             // Its results may have waited for memory, and others behind them.
-            cx.has_room |= cx.clients.someone_starves();
+            cx.has_room = true;
             for asked in waiting.into_iter().flatten() {
                 cx.refuse(asked.connection, asked.request, &not_there(id));
             }
         }
     }
+}
+
+/// Takes the results that wait for memory, the first in the line first.
+fn take_starved(durable: &mut Durable, cx: &Context) -> Vec<Fetch> {
+    let mut starved = Vec::from(std::mem::take(&mut durable.starved));
+    starved.sort_by_cached_key(|fetch| rank_of_results(durable, cx, fetch));
+    starved
 }
 
 /// The state of a durable call of a user, and where it is.
@@ -366,7 +377,7 @@ pub(crate) fn seek_room(calls: &mut DurableCalls, cx: &mut Context, data: &mut D
     if let Some(lack) = &mut durable.lacks {
         let fits = !matches!(room::make(data, cx, lack.bytes), MemoryGrant::Never(_));
         // Nobody waits behind it any more.
-        cx.has_room |= lack.fits && !fits && cx.clients.someone_starves();
+        cx.has_room |= lack.fits && !fits;
         lack.fits = fits;
     }
     for fetch in std::mem::take(&mut durable.starved) {
@@ -374,7 +385,7 @@ pub(crate) fn seek_room(calls: &mut DurableCalls, cx: &mut Context, data: &mut D
         match room::make(data, cx, bytes.unwrap_or(0)) {
             MemoryGrant::Never(failure) => {
                 cx.refuse(fetch.connection, fetch.request, &failure);
-                cx.has_room |= cx.clients.someone_starves();
+                cx.has_room = true;
             }
             _ => durable.starve(fetch),
         }

@@ -234,6 +234,40 @@ fn results_have_waited_for_memory_since_their_call_has_ended() {
     assert!(server.engine().durable_calls.await_memory(), "bob is first");
 }
 
+/// Else results that are large would never come from a server whose clients fetch smaller ones.
+#[test]
+fn results_wait_behind_results_that_have_waited_for_memory() {
+    for gives_up in [false, true] {
+        let annes = done(RESULTS, "anne", 40 << 20);
+        let emils = done(OTHERS, "emil", 1 << 20);
+        let (mut server, carls) = server_with_durable(vec![annes, emils]);
+        let anne = Client::connect(&mut server, "anne");
+        let emil = Client::connect(&mut server, "emil");
+        fetch(&mut server, &anne, RESULTS);
+        server.set_time(at(7));
+        fetch(&mut server, &emil, OTHERS);
+        assert_eq!(reads(&mut server), 0, "anne is first");
+        match gives_up {
+            true => server.handle(Event::Lost(anne.key, None)),
+            false => {
+                let cx = &mut server.engine_mut().cx;
+                cx.memory.give_back(carls);
+                cx.has_room = true;
+            }
+        }
+        server.turn();
+        assert!(!server.engine().durable_calls.await_memory());
+        assert_eq!(reads(&mut server), if gives_up { 1 } else { 2 });
+    }
+}
+
+/// How many results the server has begun to read.
+fn reads(server: &mut Server) -> usize {
+    let actions = std::iter::from_fn(|| server.poll_action());
+    let reads = actions.filter(|action| matches!(action, Action::ReadFile { .. }));
+    reads.count()
+}
+
 /// There is memory for all three, and nobody gives any back until the call has ended.
 #[test]
 fn results_behind_a_call_behind_other_results_go_on() {
