@@ -81,7 +81,7 @@ fn rank_of_call(durable: &Durable, cx: &Context) -> Option<Rank> {
 /// Whether a connection, or results, wait for memory and go before something on the disk.
 fn is_behind(durable: &Durable, cx: &Context, own: Rank) -> bool {
     let goes_before = |first: Option<Rank>| first.is_some_and(|first| first <= own);
-    // Of those that are looked at in order, the last one has the rank that is nearest.
+    // Most of them come in the order of their ranks: the last one that waits is the nearest.
     let mut results = durable.starved.iter().rev();
     results.any(|fetch| goes_before(rank_of_results(durable, cx, fetch)))
         || goes_before(cx.clients.next_starved(&cx.memory).map(|(_, rank)| rank))

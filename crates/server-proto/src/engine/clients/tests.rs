@@ -153,6 +153,12 @@ fn server_with_durable(records: Vec<Record>) -> (Server, MemoryKey) {
     (server, carls.unwrap())
 }
 
+fn give_back(server: &mut Server, memory: MemoryKey) {
+    let cx = &mut server.engine_mut().cx;
+    cx.memory.give_back(memory);
+    cx.has_room = true;
+}
+
 /// A durable call with results of this many bytes.
 fn done(id: JobId, user: &str, bytes: u64) -> Record {
     let mut record = queued(id, user, "m/fill", "");
@@ -186,11 +192,7 @@ fn a_call_waits_behind_results_that_have_waited_for_memory() {
         assert_eq!(dora.call(&mut server, 1 << 20), None, "anne is first");
         match gives_up {
             true => server.handle(Event::Lost(anne.key, None)),
-            false => {
-                let cx = &mut server.engine_mut().cx;
-                cx.memory.give_back(carls);
-                cx.has_room = true;
-            }
+            false => give_back(&mut server, carls),
         }
         server.turn();
         assert!(!server.engine().durable_calls.await_memory());
@@ -249,11 +251,7 @@ fn results_wait_behind_results_that_have_waited_for_memory() {
         assert_eq!(reads(&mut server), 0, "anne is first");
         match gives_up {
             true => server.handle(Event::Lost(anne.key, None)),
-            false => {
-                let cx = &mut server.engine_mut().cx;
-                cx.memory.give_back(carls);
-                cx.has_room = true;
-            }
+            false => give_back(&mut server, carls),
         }
         server.turn();
         assert!(!server.engine().durable_calls.await_memory());
@@ -281,9 +279,7 @@ fn results_behind_a_call_behind_other_results_go_on() {
     server.set_time(at(7));
     assert_eq!(dora.call(&mut server, 1 << 20), None, "anne is first");
     fetch(&mut server, &emil, OTHERS);
-    let cx = &mut server.engine_mut().cx;
-    cx.memory.give_back(carls);
-    cx.has_room = true;
+    give_back(&mut server, carls);
     server.turn();
     assert_eq!(server.engine().cx.clients[dora.key].calls.len(), 1);
     assert!(server.has_work(), "dora was before emil");
