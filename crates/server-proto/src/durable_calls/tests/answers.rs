@@ -1,5 +1,5 @@
-//! What a client hears about its durable calls: each answer comes once, and never before the journal
-//! has recorded what it says. The journal is the test itself.
+//! What a client hears about its durable calls: each answer comes once, and never before the
+//! journal has recorded what it says. The journal is the test itself.
 
 use super::*;
 use crate::Server;
