@@ -41,6 +41,7 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::remote::process;
 use crate::remote::socket::{self, Socket, Waker};
+use crate::timeout::Timeout;
 use farcall_rpc_proto::{CallId, DIRECTORY, FailureKind, ProtocolError, client};
 use farcall_spin::{Bell, Latency, Spin};
 use state::{Loss, Outlook, State};
@@ -236,6 +237,18 @@ impl Connection {
         read: fn(client::Answer) -> Option<T>,
     ) -> Result<T, Error> {
         self.begin(open)?.answer(read)
+    }
+
+    /// The same for a call with this time-out.
+    pub(crate) fn ask_within<T>(
+        self: &Arc<Self>,
+        open: impl FnOnce(&mut client::Connection) -> Result<CallId, ProtocolError>,
+        read: fn(client::Answer) -> Option<T>,
+        timeout: Timeout,
+    ) -> Result<T, Error> {
+        let mut request = self.begin(open)?;
+        request.within(timeout);
+        request.answer(read)
     }
 
     /// Begins a request with data in either direction.

@@ -136,9 +136,8 @@ pub(crate) fn lend(
     timeout: Timeout,
 ) -> Result<HandleId, Error> {
     check_loans(connection)?;
-    let mut request = connection.begin(|proto| proto.lend(handle))?;
-    request.within(timeout);
-    Ok(request.answer(answered!(Handle))?.id)
+    let lent = connection.ask_within(|proto| proto.lend(handle), answered!(Handle), timeout);
+    Ok(lent?.id)
 }
 
 /// Begins to make the server read an array from another server or from a source.

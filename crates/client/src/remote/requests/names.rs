@@ -24,9 +24,7 @@ pub(crate) fn ask_name(
     timeout: Timeout,
 ) -> Result<NameRecord, Error> {
     check_names(connection)?;
-    let mut request = connection.begin(|proto| proto.ask_name(name))?;
-    request.within(timeout);
-    request.answer(answered!(Named))
+    connection.ask_within(|proto| proto.ask_name(name), answered!(Named), timeout)
 }
 
 /// Asks for a page of named data.

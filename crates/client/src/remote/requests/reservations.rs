@@ -58,7 +58,6 @@ pub(crate) fn ask_within(
     timeout: Timeout,
 ) -> Result<ReservationPage, Error> {
     check_reservations(connection)?;
-    let mut request = connection.begin(|proto| proto.reservations(asked))?;
-    request.within(timeout);
-    request.answer(answered!(Reservations))
+    let read = answered!(Reservations);
+    connection.ask_within(|proto| proto.reservations(asked), read, timeout)
 }
