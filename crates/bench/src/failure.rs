@@ -1,6 +1,7 @@
 //! The failure of a command: a message and an exit code. It tells wrong usage from failed work.
 
 use std::fmt;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// A message for the user and the exit status.
@@ -25,6 +26,12 @@ impl Failure {
             message: message.to_string(),
             status: 2,
         }
+    }
+
+    /// Prints it as an error. If that fails, the message is lost: a panic here would end a run that
+    /// cleans up.
+    pub(crate) fn print(&self) {
+        let _ = writeln!(anstream::stderr(), "\x1b[1;31merror\x1b[0m: {self}");
     }
 
     pub(crate) fn exit_code(&self) -> ExitCode {

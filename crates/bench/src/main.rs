@@ -93,7 +93,7 @@ fn main() -> ExitCode {
         Err(failure) => {
             signals::end_first();
             progress::over();
-            anstream::eprintln!("\x1b[1;31merror\x1b[0m: {failure}");
+            failure.print();
             failure.exit_code()
         }
     }

@@ -4,7 +4,7 @@
 use crate::failure::Failure;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -84,10 +84,8 @@ pub(crate) fn end_with_the_reader() {
             None => usual(panic),
             Some(reason) if reason == no_reader => {}
             Some(reason) => {
-                let error = "\x1b[1;31merror\x1b[0m";
-                let text = format!("{error}: cannot write to standard output: {reason}");
-                // A second panic would leave everything.
-                let _ = writeln!(anstream::stderr(), "{text}");
+                let text = format_args!("cannot write to standard output: {reason}");
+                Failure::failed(text).print();
             }
         }
     }));
