@@ -41,6 +41,8 @@ pub(crate) const ARRAYS: &str = "arrays";
 
 /// Most entries that wait for another one on their way to the journal.
 const MOST_ENTRIES: usize = 64;
+/// How long entries wait for others while events follow each other.
+const GATHERS: Duration = Duration::from_micros(500);
 /// Time between two tries to take over the folder that another server uses.
 const NEXT_TRY: Duration = Duration::from_millis(10);
 /// The same if the other server has left it, and it cannot be used.
@@ -322,6 +324,8 @@ pub(crate) struct State {
     entries: Vec<Entry>,
     /// When the most urgent of them goes to the disk.
     haste: Haste,
+    /// Since when somebody waits for them.
+    since: Option<Instant>,
     /// Files to remove after the turn.
     removals: Vec<Task>,
     doorbell: OwnedFd,
@@ -337,6 +341,7 @@ impl State {
             settings,
             entries: Vec::new(),
             haste: Haste::Later,
+            since: None,
             removals: Vec::new(),
             doorbell,
         }
@@ -433,15 +438,22 @@ impl State {
     }
 
     /// Passes entries to the journal, at the end of a turn, so that its thread wakes up once for
-    /// all of them. Those for which nobody waits stay here for the next ones. Returns how long to
-    /// spin for the answer, if one will come.
-    pub(crate) fn pass_on(&mut self) -> Option<Duration> {
+    /// all of them. After a turn with events they wait for those of the next turn, but not for
+    /// long. Those for which nobody waits stay here for the next ones. Returns how long to spin for
+    /// the answer, if one will come.
+    pub(crate) fn pass_on(&mut self, had_events: bool) -> Option<Duration> {
         if let Some(disk) = &self.disk {
             self.removals
                 .drain(..)
                 .for_each(|task| disk.files.submit(task));
         }
         let is_awaited = self.haste != Haste::Later;
+        if is_awaited && had_events && self.entries.len() < MOST_ENTRIES {
+            let since = self.since.get_or_insert_with(Instant::now);
+            if since.elapsed() < GATHERS {
+                return None;
+            }
+        }
         if is_awaited || self.entries.len() >= MOST_ENTRIES {
             self.record();
         }
@@ -452,6 +464,7 @@ impl State {
     /// Passes all entries to the journal.
     pub(crate) fn record(&mut self) {
         let haste = std::mem::replace(&mut self.haste, Haste::Later);
+        self.since = None;
         let entries = std::mem::take(&mut self.entries);
         let journal = self.disk.as_ref().and_then(|disk| disk.journal.as_ref());
         if let Some(journal) = journal.filter(|_| !entries.is_empty()) {

@@ -335,13 +335,14 @@ impl Reactor {
                 Some(Duration::ZERO)
             };
             self.poll.wait(&mut events, timeout)?;
-            if self.turn(&mut events) {
+            let had_events = self.turn(&mut events);
+            if had_events {
                 wait = spin.begin();
                 looks = wait.spins();
             } else {
                 looks = wait.look_again();
             }
-            if let Some(patience) = self.state.pass_on() {
+            if let Some(patience) = self.state.pass_on(had_events) {
                 wait = spin.begin_for(patience);
                 looks = wait.spins();
             }
