@@ -11,6 +11,7 @@ mod catalogue;
 mod connection;
 mod data;
 mod durable;
+mod early;
 mod files;
 mod function;
 mod handle;

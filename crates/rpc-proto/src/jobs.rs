@@ -14,6 +14,9 @@ use strum::FromRepr;
 /// Feature bit: the server takes durable calls.
 pub const JOBS: u64 = 1 << 8;
 
+/// Feature bit: a submission can ask for the outcome of the call, too.
+pub const OUTCOMES: u64 = 1 << 27;
+
 /// The state of a durable call, by its number on the wire and in journals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode, FromRepr)]
 #[cbor(index_only)]
@@ -129,6 +132,9 @@ pub struct SubmitRequest {
     pub call: Call,
     /// Retention of its outcome in seconds; `None` leaves it to the server.
     pub keep: Option<u64>,
+    /// A second request, with the feature [`OUTCOMES`]: a fetch that begins when the call is
+    /// recorded.
+    pub fetch: Option<CallId>,
 }
 
 /// The request as it travels, with the call as a message of its own.
@@ -138,6 +144,8 @@ struct SubmitMessage {
     call: Vec<u8>,
     #[n(1)]
     keep: Option<u64>,
+    #[n(2)]
+    fetch: Option<CallId>,
 }
 
 #[derive(Encode, Decode)]
@@ -183,6 +191,7 @@ impl SubmitRequest {
         let message = SubmitMessage {
             call,
             keep: self.keep,
+            fetch: self.fetch,
         };
         // Writing to a Vec cannot fail.
         let _ = encode(&message, out);
@@ -194,6 +203,7 @@ impl SubmitRequest {
         Ok(SubmitRequest {
             call: Call::decode(&message.call)?,
             keep: message.keep,
+            fetch: message.fetch,
         })
     }
 }
@@ -253,10 +263,11 @@ mod tests {
             trace: None,
             before: None,
         };
-        for keep in [None, Some(3600)] {
+        for (keep, fetch) in [(None, None), (Some(3600), None), (None, Some(9))] {
             let submission = SubmitRequest {
                 call: call.clone(),
                 keep,
+                fetch,
             };
             let mut bytes = Vec::new();
             submission.encode(&mut bytes);

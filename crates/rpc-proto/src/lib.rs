@@ -65,7 +65,9 @@ pub use handles::{
 };
 pub use hello::{DIRECTORY, Hello, VERSION_MAX, VERSION_MIN};
 pub use ids::{HandleId, JobId, NoId};
-pub use jobs::{DurableDescription, DurablePage, DurableRecord, DurableState, JOBS, SubmitRequest};
+pub use jobs::{
+    DurableDescription, DurablePage, DurableRecord, DurableState, JOBS, OUTCOMES, SubmitRequest,
+};
 pub use kind::Kind;
 pub use memory::SHARED_MEMORY;
 pub use message::MessageError;

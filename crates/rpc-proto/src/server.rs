@@ -81,7 +81,8 @@ pub enum Event {
     /// is handled: until then nobody knows where its data go.
     Call(CallId, Call),
     /// Submits a durable call. Answer like a call with [`Connection::accept`] or
-    /// [`Connection::fail`], and with [`Connection::submitted`] after it is recorded.
+    /// [`Connection::fail`], and with [`Connection::submitted`] after it is recorded. Either ends
+    /// or begins the request for the outcome, if the submission has one.
     Submit(CallId, SubmitRequest),
     /// Asks about a durable call. Answer with [`Connection::job`] or `fail`.
     AskJob(CallId, JobId),
@@ -215,6 +216,8 @@ struct Core {
     features: u64,
     sender: Sender,
     calls: BTreeMap<CallId, State>,
+    /// Submissions whose client has asked for the outcome, too, and the requests for it.
+    fetches: BTreeMap<CallId, CallId>,
     /// The call whose last chunk the latest poll has written.
     sent: Option<CallId>,
     moved: Moved,
@@ -242,6 +245,7 @@ impl Connection {
             features: 0,
             sender,
             calls: BTreeMap::new(),
+            fetches: BTreeMap::new(),
             sent: None,
             moved: Moved::default(),
         };

@@ -353,7 +353,11 @@ impl DurableCalls {
                 if !runs {
                     self.call_recorded(cx, elements, submission.call, number);
                 }
-                told
+                let (connection, fetch) = told?;
+                if let Some(request) = fetch {
+                    self.fetch(cx, connection, request, id);
+                }
+                Some(connection)
             }
             Err(failure) => {
                 cx.out.push(Action::RemoveFile(id, Content::Arguments));

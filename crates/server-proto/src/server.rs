@@ -217,7 +217,7 @@ impl Server {
         hello.features |= proto::SOURCES | proto::CALL_STATUS | proto::WRITES | proto::ROWS;
         hello.features |= proto::SNAPSHOTS | proto::DEADLINES | proto::TRACES;
         if cx.settings.has_state {
-            hello.features |= proto::JOBS;
+            hello.features |= proto::JOBS | proto::OUTCOMES;
         }
         if accepted.is_unix {
             hello.features |= proto::SHARED_MEMORY;

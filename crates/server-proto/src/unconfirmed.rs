@@ -36,13 +36,18 @@ impl Submission {
         Some((connection, request))
     }
 
-    /// Tells the client that its call is recorded. Returns which client that was.
-    pub(crate) fn acknowledge(&self, cx: &mut Context, id: JobId) -> Option<ConnectionKey> {
+    /// Tells the client that its call is recorded. Returns which client that was, and its request
+    /// for the outcome.
+    pub(crate) fn acknowledge(
+        &self,
+        cx: &mut Context,
+        id: JobId,
+    ) -> Option<(ConnectionKey, Option<CallId>)> {
         let (connection, request) = self.take_client(cx)?;
         let known = cx.clients.get_mut(connection)?;
-        known.proto.submitted(request, id);
+        let fetch = known.proto.submitted(request, id);
         cx.answered(connection);
-        Some(connection)
+        Some((connection, fetch))
     }
 
     /// Refuses a call that the disk did not take. If it runs already, that ends. Returns who was

@@ -127,6 +127,7 @@ impl Driver {
         let submission = SubmitRequest {
             call: call(20),
             keep: None,
+            fetch: None,
         };
         let asked = [
             self.proto.submit(&submission),

@@ -6,12 +6,12 @@
 
 use farcall_rpc_proto::server::{Connection, Event};
 use farcall_rpc_proto::{
-    ArrayForm, CALLBACKS, CREDIT, Call, CallId, Callback, CallbackAnswer, Chunk, DIRECTORY,
-    DataName, DataVersion, DurableDescription, DurablePage, DurableRecord, DurableState, Estimate,
-    Failure, FailureKind, HANDLES, HandleId, HandlePage, HandleRecord, Hello, JOBS, JobId,
-    KEPT_OBJECTS, Kind, LOANS, Limits, Listing, NAMES, Name, NamePage, NameRecord, OBJECTS,
-    OPERATION, OUTPUT, ObjectPage, ObjectRequest, PARTS, Pull, Put, RESERVATIONS, ReservationPage,
-    ReservationRecord, ReservationRequest, SHARED_MEMORY, Times, Transmit,
+    ArrayForm, CALLBACKS, CREDIT, CallId, Callback, CallbackAnswer, Chunk, DIRECTORY, DataName,
+    DataVersion, DurableDescription, DurablePage, DurableRecord, DurableState, Estimate, Failure,
+    FailureKind, HANDLES, HandleId, HandlePage, HandleRecord, Hello, JOBS, JobId, KEPT_OBJECTS,
+    Kind, LOANS, Limits, Listing, NAMES, Name, NamePage, NameRecord, OBJECTS, OPERATION, OUTCOMES,
+    OUTPUT, ObjectPage, ObjectRequest, PARTS, Pull, Put, RESERVATIONS, ReservationPage,
+    ReservationRecord, ReservationRequest, SHARED_MEMORY, SubmitRequest, Times, Transmit,
 };
 use std::collections::BTreeMap;
 
@@ -42,6 +42,8 @@ enum SeenCall {
 struct Driver {
     proto: Connection,
     open: BTreeMap<CallId, Open>,
+    /// Submissions that are not answered, and the requests for their outcomes.
+    fetches: BTreeMap<CallId, CallId>,
     now: u64,
 }
 
@@ -103,11 +105,12 @@ pub fn run(data: &[u8]) {
     };
     let mut hello = Hello::new("fuzz");
     hello.features = SHARED_MEMORY | CALLBACKS | OUTPUT | OPERATION | JOBS | HANDLES | OBJECTS;
-    hello.features |= KEPT_OBJECTS | RESERVATIONS;
+    hello.features |= KEPT_OBJECTS | RESERVATIONS | OUTCOMES;
     hello.features |= DIRECTORY | LOANS | PARTS | CREDIT | NAMES;
     let mut driver = Driver {
         proto: Connection::new(limits, hello),
         open: BTreeMap::new(),
+        fetches: BTreeMap::new(),
         now: 0,
     };
     let mut cut = usize::from(choice >> 1);
@@ -208,7 +211,7 @@ impl Driver {
                 _ => self.fail(id),
             },
             Event::Call(id, call) => self.offered(id, call.function, call.data_bytes, None),
-            Event::Submit(id, submission) => self.submit(id, &submission.call),
+            Event::Submit(id, submission) => self.submit(id, &submission),
             Event::Put(id, put) => self.put(id, &put),
             Event::PutPart(id, part) => {
                 self.offered(id, part.offset, part.bytes, Some(SeenCall::Array));
@@ -234,7 +237,7 @@ impl Driver {
             Event::ListJobs(id, after) => self.list_jobs(id, after),
             Event::Ready(id) => self.ready(id),
             Event::Answer(id, answer) => self.answered(id, &answer),
-            Event::Cancelled(id) => assert!(self.open.remove(&id).is_some()),
+            Event::Cancelled(id) => self.cancelled(id),
         }
     }
 
@@ -319,8 +322,29 @@ impl Driver {
         self.proto.names(id, &NamePage { names, next });
     }
 
-    fn submit(&mut self, id: CallId, call: &Call) {
+    fn submit(&mut self, id: CallId, submission: &SubmitRequest) {
+        if let Some(fetch) = submission.fetch {
+            assert!(self.fetches.insert(id, fetch).is_none());
+        }
+        let call = &submission.call;
         self.offered(id, call.function, call.data_bytes, Some(SeenCall::Job));
+    }
+
+    /// A submission ends with the request for its outcome; the other one ends alone.
+    fn cancelled(&mut self, id: CallId) {
+        let untold = self.fetches.len();
+        self.fetches.retain(|_, fetch| *fetch != id);
+        let is_fetch = self.fetches.len() < untold;
+        self.fetches.remove(&id);
+        assert!(self.open.remove(&id).is_some() != is_fetch);
+    }
+
+    fn submitted(&mut self, id: CallId) {
+        let fetch = self.proto.submitted(id, JobId([7; 16]));
+        assert_eq!(fetch, self.fetches.remove(&id));
+        if let Some(fetch) = fetch {
+            self.fetch(fetch, fetch as u8);
+        }
     }
 
     /// Answered at once, or never.
@@ -403,7 +427,7 @@ impl Driver {
         if let Some(kept) = call.kept {
             self.open.remove(&id);
             return match kept {
-                SeenCall::Job => self.proto.submitted(id, JobId([7; 16])),
+                SeenCall::Job => self.submitted(id),
                 SeenCall::Array => self.proto.handle(id, &array(HandleId([7; 16]))),
             };
         }
@@ -438,6 +462,7 @@ impl Driver {
 
     fn fail(&mut self, id: CallId) {
         self.open.remove(&id);
+        self.fetches.remove(&id);
         self.proto.fail(id, &Failure::new(FailureKind::Busy, "no"));
     }
 

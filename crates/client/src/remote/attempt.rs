@@ -5,6 +5,7 @@
 use crate::error::Error;
 use crate::outcome::{Outcome, Times};
 use crate::remote::connection::{Request, answered};
+use crate::remote::early::Landing;
 use crate::remote::staging::Staging;
 use farcall_rpc_proto::{self as proto, FailureKind, HandleRecord};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,8 +15,8 @@ use std::time::Instant;
 /// server ends it.
 pub(crate) struct Attempt {
     pub(crate) request: Request,
-    /// Copies of the call's arrays in shared memory, until its outcome is taken.
-    staging: Mutex<Option<Staging>>,
+    /// Where results lie until the outcome is taken, if that is not in the caller's arrays.
+    copies: Mutex<Option<Copies>>,
     /// The library that computes the call.
     library: Option<Arc<str>>,
     start: Instant,
@@ -24,6 +25,23 @@ pub(crate) struct Attempt {
     /// Whether the function fills arrays of the caller in place, in shared memory.
     in_place: bool,
     part: Mutex<Part>,
+}
+
+/// Results that go to the caller's arrays when the outcome of the call is taken.
+enum Copies {
+    /// In shared memory.
+    Staged(Staging),
+    /// They came before the caller had arrays for them.
+    Early(Landing),
+}
+
+impl Copies {
+    fn finish(self) {
+        match self {
+            Copies::Staged(staging) => staging.finish(),
+            Copies::Early(landing) => landing.finish(),
+        }
+    }
 }
 
 /// Which part of a call an attempt is.
@@ -67,10 +85,18 @@ impl Attempt {
             request,
             shares: staging.is_some(),
             in_place: false,
-            staging: Mutex::new(staging),
+            copies: Mutex::new(staging.map(Copies::Staged)),
             library,
             start,
             part: Mutex::new(Part::Call),
+        }
+    }
+
+    /// A fetch of results that come early, and go to the caller's arrays at its end.
+    pub(crate) fn early(request: Request, landing: Landing, start: Instant) -> Attempt {
+        Attempt {
+            copies: Mutex::new(Some(Copies::Early(landing))),
+            ..Attempt::new(request, None, None, start)
         }
     }
 
@@ -144,9 +170,9 @@ impl Attempt {
         }
         let times = self.request.take_times()?;
         Some(times.map(|times| {
-            let staging = self.staging.lock();
-            let staging = staging.unwrap_or_else(PoisonError::into_inner).take();
-            outcome(times, staging, self.library.clone(), self.start)
+            let copies = self.copies.lock();
+            let copies = copies.unwrap_or_else(PoisonError::into_inner).take();
+            outcome(times, copies, self.library.clone(), self.start)
         }))
     }
 
@@ -160,21 +186,21 @@ impl Attempt {
     /// Waits for the end.
     pub(crate) fn wait(self) -> Result<Outcome, Error> {
         let times = self.request.times()?;
-        let staging = self.staging.into_inner();
-        let staging = staging.unwrap_or_else(PoisonError::into_inner);
-        Ok(outcome(times, staging, self.library, self.start))
+        let copies = self.copies.into_inner();
+        let copies = copies.unwrap_or_else(PoisonError::into_inner);
+        Ok(outcome(times, copies, self.library, self.start))
     }
 }
 
 /// Puts the results of a successful call where the caller wants them.
 fn outcome(
     times: proto::Times,
-    staging: Option<Staging>,
+    copies: Option<Copies>,
     library: Option<Arc<str>>,
     start: Instant,
 ) -> Outcome {
-    if let Some(staging) = staging {
-        staging.finish();
+    if let Some(copies) = copies {
+        copies.finish();
     }
     let made = times.made.clone();
     let told = made.as_ref().and_then(|made| made.library.as_deref());

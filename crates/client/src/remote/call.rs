@@ -196,8 +196,12 @@ impl Function {
         }
         call.reservation = self.reserved()?;
         let keep = keep.map(|keep| keep.as_secs().max(1));
-        let mut submission = SubmitRequest { call, keep };
-        let id = self.persist(timeout, || {
+        let mut submission = SubmitRequest {
+            call,
+            keep,
+            fetch: None,
+        };
+        let (id, early) = self.persist(timeout, || {
             let connection = self.server().connection()?;
             jobs::check_jobs(&connection)?;
             if submission.call.reservation.is_some() {
@@ -210,6 +214,6 @@ impl Function {
             // SAFETY: the borrows outlive the request, which has ended when this returns.
             unsafe { jobs::submit(&connection, &submission, arguments, layout.clone()) }
         })?;
-        Ok(self.server().job(id).made_as(made))
+        Ok(self.server().job(id).made_as(made, early))
     }
 }

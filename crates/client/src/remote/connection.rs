@@ -42,7 +42,7 @@ use crate::options::Options;
 use crate::remote::process;
 use crate::remote::socket::{self, Socket, Waker};
 use crate::timeout::Timeout;
-use farcall_rpc_proto::{CallId, DIRECTORY, FailureKind, ProtocolError, client};
+use farcall_rpc_proto::{CallId, DIRECTORY, FailureKind, ProtocolError, SubmitRequest, client};
 use farcall_spin::{Bell, Latency, Spin};
 use state::{Loss, Outlook, State};
 use std::io;
@@ -163,7 +163,10 @@ impl Connection {
             return true;
         }
         match self.state.try_lock() {
-            Ok(state) => {
+            Ok(mut state) => {
+                if state.has_only_early() {
+                    state.progress(&self.socket, None);
+                }
                 state.lost.is_some() || (state.open_requests() == 0 && self.socket.is_stale())
             }
             Err(TryLockError::Poisoned(_)) => true,
@@ -258,6 +261,23 @@ impl Connection {
         transfer: Transfer,
     ) -> Result<Request, Error> {
         self.start(|state| state.move_data(open, transfer))
+    }
+
+    /// Submits a durable call, and asks for its results if there is a place for them.
+    pub(crate) fn submit(
+        self: &Arc<Self>,
+        submission: &SubmitRequest,
+        transfer: Transfer,
+        results: Option<Transfer>,
+    ) -> Result<(Request, Option<Request>), Error> {
+        let mut fetch = None;
+        let submitted = self.start(|state| {
+            let (id, second) = state.submit(submission, transfer, results)?;
+            fetch = second;
+            Ok(id)
+        })?;
+        let fetch = fetch.map(|id| Request::new(self.clone(), id));
+        Ok((submitted, fetch))
     }
 
     /// Sends a message that has no answer.

@@ -11,6 +11,7 @@ use crate::description::Description;
 use crate::error::{Error, Failure};
 use crate::remote::again::Next;
 use crate::remote::attempt::{Attempt, Begun};
+use crate::remote::early::Early;
 use crate::remote::pages;
 use crate::remote::requests::{functions, jobs};
 use crate::remote::server::Server;
@@ -18,7 +19,7 @@ use crate::remote::source::OwnArrays;
 use farcall_idl::{Interface, Layout, Scalar};
 use farcall_rpc_proto::{CallName, DurableDescription, DurableRecord, DurableState, JobId};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A durable call, known by its job id alone. Another program may have submitted it.
@@ -28,6 +29,8 @@ pub struct DurableCall {
     id: JobId,
     /// How it was made, if that was here.
     made: Option<LaidOut>,
+    /// Its results, if they come without being asked for again. The first fetch takes them.
+    early: Arc<Mutex<Option<Early>>>,
 }
 
 /// The status of a durable call.
@@ -66,11 +69,19 @@ impl DurableCall {
     }
 
     /// The same call, which was submitted here.
-    pub(super) fn made_as(self, made: LaidOut) -> DurableCall {
+    pub(super) fn made_as(self, made: LaidOut, early: Option<Early>) -> DurableCall {
         DurableCall {
             made: Some(made),
+            early: Arc::new(Mutex::new(early)),
             ..self
         }
+    }
+
+    /// Takes the results that come early; `None` if there are none, or not any more.
+    fn take_early(&self) -> Option<Early> {
+        let early = self.early.lock();
+        let mut early = early.unwrap_or_else(PoisonError::into_inner).take()?;
+        early.request.claim().then_some(early)
     }
 
     /// The address of its server.
@@ -188,7 +199,12 @@ impl SubmittedCall {
                 Ok(Attempt::new(request, None, None, start))
             })
         };
-        let attempt = begin(arguments)?;
+        let attempt = match self.job.take_early() {
+            Some(Early { request, scratch }) => {
+                Attempt::early(request, scratch.to(arguments), start)
+            }
+            None => begin(arguments)?,
+        };
         let held: Vec<Held> = arguments.iter_mut().map(Held::of).collect();
         let again = move |_: &mut OwnArrays, _: Next| {
             // SAFETY: the caller leaves the arrays alone until the attempt has ended, and the one
@@ -207,6 +223,7 @@ impl Server {
             server: self.clone(),
             id,
             made: None,
+            early: Arc::default(),
         }
     }
 

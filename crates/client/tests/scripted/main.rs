@@ -1,6 +1,7 @@
 //! The client against servers that follow a script: right ones in another byte order, and wrong
 //! ones of every kind. Each failure is an error of the right kind within the time-out.
 
+mod early;
 mod server;
 mod several;
 

@@ -79,12 +79,21 @@ pub(crate) fn hello_of_a_forwarder() -> Vec<u8> {
 
 /// The greeting of a server that has named data and reservations.
 pub(crate) fn hello_of_a_holder() -> Vec<u8> {
-    let features: [u8; 5] = [0x1a, 0, 0x0c, 0, 0];
+    greeting_with(&[0x1a, 0, 0x0c, 0, 0])
+}
+
+/// The greeting of a server that takes durable calls, and sends their outcomes early.
+pub(crate) fn hello_of_a_keeper() -> Vec<u8> {
+    greeting_with(&[0x1a, 8, 0, 1, 0])
+}
+
+/// A greeting with these features.
+fn greeting_with(features: &[u8]) -> Vec<u8> {
     let fields = [
         &[0x85][..],
         &text("farcall"),
         &[1, 1],
-        &features,
+        features,
         &text("script"),
     ];
     frame(1, 0, &fields.concat())
@@ -323,7 +332,7 @@ impl Peer {
             let header = self.read(16)?;
             let length = u32::from_le_bytes(header[..4].try_into().unwrap());
             self.read(length as usize)?;
-            if matches!(header[4], 1 | 2 | 4 | 6 | 17) {
+            if matches!(header[4], 1 | 2 | 4 | 6 | 17 | 32 | 36) {
                 return Ok(());
             }
         }

@@ -27,6 +27,28 @@ impl Connection {
         Ok(id)
     }
 
+    /// Submits a durable call to a server with the feature [`OUTCOMES`](crate::OUTCOMES), and asks
+    /// with it for the outcome, a stream of `result_bytes` bytes. Returns both requests. The second
+    /// one ends like a call. It is not made if the submission must wait until others have ended.
+    pub fn submit_and_fetch(
+        &mut self,
+        submission: &SubmitRequest,
+        result_bytes: u64,
+    ) -> Result<(CallId, Option<CallId>), ProtocolError> {
+        if !self.core.opens_two_at_once() {
+            return Ok((self.submit(submission)?, None));
+        }
+        let fetch = self.open(Request::Computing {
+            result_bytes,
+            calls_back: false,
+        })?;
+        let submission = SubmitRequest {
+            fetch: Some(fetch),
+            ..submission.clone()
+        };
+        Ok((self.submit(&submission)?, Some(fetch)))
+    }
+
     /// Stores an array at a server with the feature [`HANDLES`](crate::HANDLES).
     pub fn put(&mut self, put: &Put) -> Result<CallId, ProtocolError> {
         let id = self.open(Request::Submitting)?;
@@ -185,6 +207,12 @@ impl Core {
                 self.unsent.push((call, arrays));
             }
         }
+    }
+
+    /// Whether two requests can be opened now, one of them with a data stream.
+    fn opens_two_at_once(&self) -> bool {
+        let has_room = self.requests.len() + 2 <= self.most_open;
+        self.connected && self.waiting.is_empty() && has_room
     }
 
     /// The place of a request among those that wait to be opened.

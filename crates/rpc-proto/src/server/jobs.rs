@@ -5,20 +5,24 @@
 use super::{Connection, Core, Event, State};
 use crate::ids::JobId;
 use crate::jobs::{
-    CancelJobMessage, DurableDescription, DurablePage, JobMessage, ListJobsMessage, SubmitRequest,
+    CancelJobMessage, DurableDescription, DurablePage, JobMessage, ListJobsMessage, OUTCOMES,
+    SubmitRequest,
 };
 use crate::message;
 use crate::{CallId, Kind, Nanos, ProtocolError};
 
 impl Connection {
     /// Answers a submission after the call is recorded. Ignores a request that was given up
-    /// meanwhile.
-    pub fn submitted(&mut self, call: CallId, id: JobId) {
-        if let Some(State::Running { .. }) = self.core.calls.get(&call) {
-            self.core.calls.remove(&call);
-            let control = &mut self.core.sender.control;
-            message::append(control, Kind::Submitted, call, &JobMessage { id });
-        }
+    /// meanwhile. Returns the request for the outcome that came with the submission, if there is
+    /// one: handle it as [`Event::Fetch`] of this call.
+    pub fn submitted(&mut self, call: CallId, id: JobId) -> Option<CallId> {
+        let Some(State::Running { .. }) = self.core.calls.get(&call) else {
+            return None;
+        };
+        self.core.calls.remove(&call);
+        let control = &mut self.core.sender.control;
+        message::append(control, Kind::Submitted, call, &JobMessage { id });
+        self.core.fetches.remove(&call)
     }
 
     /// Answers a question about a durable call.
@@ -46,6 +50,9 @@ impl Core {
             Kind::Submit => {
                 let submission = message::parse_with(kind, SubmitRequest::decode(payload))?;
                 self.open(id, State::offered(submission.call.data_bytes, now))?;
+                if let Some(fetch) = submission.fetch {
+                    self.open_fetch(id, fetch, now)?;
+                }
                 Ok(Event::Submit(id, submission))
             }
             Kind::Fetch => {
@@ -68,5 +75,15 @@ impl Core {
             }
             _ => Err(ProtocolError::OutOfPlace(kind)),
         }
+    }
+
+    /// Opens the request for the outcome of a call that is being submitted.
+    fn open_fetch(&mut self, call: CallId, fetch: CallId, now: Nanos) -> Result<(), ProtocolError> {
+        if !self.has(OUTCOMES) || fetch == 0 || self.calls.contains_key(&fetch) {
+            return Err(ProtocolError::OutOfPlace(Kind::Submit));
+        }
+        self.open(fetch, State::waiting(now))?;
+        self.fetches.insert(call, fetch);
+        Ok(())
     }
 }

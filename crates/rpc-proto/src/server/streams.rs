@@ -88,8 +88,12 @@ impl Connection {
         }
     }
 
-    /// Fails a request of any kind. Data of the call that still arrive must be discarded.
+    /// Fails a request of any kind. Data of the call that still arrive must be discarded. With a
+    /// submission, the request for its outcome fails.
     pub fn fail(&mut self, request: CallId, failure: &Failure) {
+        if let Some(fetch) = self.core.fetches.remove(&request) {
+            self.fail(fetch, failure);
+        }
         let core = &mut self.core;
         match core.calls.remove(&request) {
             Some(State::Offered { bytes, .. }) if bytes > 0 => {
@@ -122,8 +126,18 @@ impl Core {
                 self.sender.drop_stream(call);
                 let failure = Failure::new(FailureKind::Cancelled, "cancelled by the client");
                 message::append(&mut self.sender.control, Kind::Failure, call, &failure);
+                self.give_up_fetch(call, &failure);
                 Some(Event::Cancelled(call))
             }
+        }
+    }
+
+    /// Ends the request for the outcome of a submission. Either of the two was given up.
+    fn give_up_fetch(&mut self, call: CallId, failure: &Failure) {
+        self.fetches.retain(|_, fetch| *fetch != call);
+        if let Some(fetch) = self.fetches.remove(&call) {
+            self.calls.remove(&fetch);
+            message::append(&mut self.sender.control, Kind::Failure, fetch, failure);
         }
     }
 

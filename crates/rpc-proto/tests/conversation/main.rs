@@ -3,6 +3,7 @@
 //! that a message out of place ends the connection.
 
 mod arrays;
+mod jobs;
 
 use farcall_idl::Scalar;
 use farcall_rpc_proto::client::Answer;

@@ -501,7 +501,9 @@ impl<'c> Server<'c> {
             Answer::Draining(calls) => self.proto.draining(id, *calls),
             Answer::Directory(kind, message) => self.proto.directory(id, *kind, message),
             Answer::Result(data) => self.complete(id, data),
-            Answer::Submitted(job) => self.proto.submitted(id, *job),
+            Answer::Submitted(job) => {
+                self.proto.submitted(id, *job);
+            }
             Answer::Job(job) => self.proto.job(id, job),
             Answer::Jobs(page) => self.proto.jobs(id, page),
             Answer::Handle(record) => self.proto.handle(id, record),

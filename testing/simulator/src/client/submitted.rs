@@ -108,7 +108,11 @@ impl Client {
             keep,
         };
         if let Some(connection) = &mut self.connection {
-            let id = connection.submit(&SubmitRequest { call, keep });
+            let id = connection.submit(&SubmitRequest {
+                call,
+                keep,
+                fetch: None,
+            });
             self.asked(id, Purpose::Submitted(asked), sends, scene.now);
         }
     }

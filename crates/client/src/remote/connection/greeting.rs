@@ -13,8 +13,8 @@ use crate::remote::process;
 use crate::remote::socket::{Socket, Waker};
 use farcall_rpc_proto::{
     CALL_STATUS, CALLBACKS, CREDIT, DEADLINES, DIRECTORY, ESTIMATES, FILES, HANDLES, Hello, JOBS,
-    KEPT_OBJECTS, LOANS, NAMES, OBJECTS, OPERATION, OUTPUT, PARTS, ProtocolError, REGISTER,
-    RESERVATIONS, ROWS, SHARED_MEMORY, SNAPSHOTS, SOURCES, WRITES,
+    KEPT_OBJECTS, LOANS, NAMES, OBJECTS, OPERATION, OUTCOMES, OUTPUT, PARTS, ProtocolError,
+    REGISTER, RESERVATIONS, ROWS, SHARED_MEMORY, SNAPSHOTS, SOURCES, WRITES,
 };
 use farcall_spin::{Latency, Spin};
 use std::io;
@@ -45,7 +45,8 @@ const FEATURES: u64 = ESTIMATES
     | SNAPSHOTS
     | DEADLINES
     | WRITES
-    | ROWS;
+    | ROWS
+    | OUTCOMES;
 /// How often a client connects if the connection ends before a greeting, or the server says that it
 /// drains. This happens when another server takes over and listens there already.
 const TRIES: usize = 5;

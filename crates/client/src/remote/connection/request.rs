@@ -105,6 +105,17 @@ impl Request {
         self
     }
 
+    /// From now on, the caller waits for this request, which was made early. Returns `false` if it
+    /// has failed.
+    pub(crate) fn claim(&mut self) -> bool {
+        self.timeout = Timeout::from_now(self.connection.options.timeout);
+        let mut state = self.connection.lock();
+        if !state.seat.is_taken() {
+            state.progress(&self.connection.socket, None);
+        }
+        state.claim(self.id)
+    }
+
     /// Waits for the answer, which `read` takes apart.
     pub(crate) fn answer<T>(self, read: impl FnOnce(Answer) -> Option<T>) -> Result<T, Error> {
         let connection = self.connection.clone();

@@ -19,7 +19,9 @@ use crate::output::Printed;
 use crate::progress::Progress;
 use crate::remote::socket::Socket;
 use farcall_rpc_proto::client::{self, Answer};
-use farcall_rpc_proto::{Call, CallId, Callback, Failure, Hello, Limits, ProtocolError};
+use farcall_rpc_proto::{
+    Call, CallId, Callback, Failure, Hello, Limits, ProtocolError, SubmitRequest,
+};
 use farcall_spin::Seat;
 use rustix::fd::OwnedFd;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -77,6 +79,9 @@ struct Ended {
     makes_array: bool,
 }
 
+/// Most results of durable calls that a connection receives before the caller asks for them.
+const MOST_EARLY: usize = 16;
+
 /// A connection's state.
 pub(crate) struct State {
     pub(super) proto: client::Connection,
@@ -87,6 +92,8 @@ pub(crate) struct State {
     memories: HashMap<CallId, OwnedFd>,
     open: HashMap<CallId, Open>,
     ended: HashMap<CallId, Ended>,
+    /// Open requests for results of durable calls that the caller does not wait for yet.
+    early: HashSet<CallId>,
     /// Calls whose results had begun to arrive when the connection was lost.
     returning: HashSet<CallId>,
     /// Which thread waits at the socket for all, and which threads it must wake.
@@ -173,6 +180,7 @@ impl State {
             memories: HashMap::new(),
             open: HashMap::new(),
             ended: HashMap::new(),
+            early: HashSet::new(),
             returning: HashSet::new(),
             seat: Seat::default(),
             lost: None,
@@ -186,9 +194,15 @@ impl State {
         self.peer.has_greeted
     }
 
-    /// Number of requests without an answer, those that were given up included.
+    /// Number of requests without an answer, those that were given up included. Early ones do not
+    /// count: the caller does not know of them.
     pub(super) fn open_requests(&self) -> usize {
-        self.open.len()
+        self.open.len() - self.early.len()
+    }
+
+    /// Whether only early requests are open, for which nobody reads.
+    pub(super) fn has_only_early(&self) -> bool {
+        !self.early.is_empty() && self.open_requests() == 0
     }
 
     /// Answers the challenge of the server.
@@ -241,6 +255,40 @@ impl State {
         };
         self.open.insert(id, open);
         Ok(id)
+    }
+
+    /// Opens a submission. With it, it asks for the results of the call, if they have a place and
+    /// not too many others are under way.
+    pub(crate) fn submit(
+        &mut self,
+        submission: &SubmitRequest,
+        transfer: Transfer,
+        results: Option<Transfer>,
+    ) -> Result<(CallId, Option<CallId>), Loss> {
+        let results = results.filter(|_| self.early.len() < MOST_EARLY);
+        let opened = match &results {
+            Some(results) => (self.proto).submit_and_fetch(submission, results.result_bytes()),
+            None => self.proto.submit(submission).map(|id| (id, None)),
+        };
+        let (id, fetch) = opened.map_err(Loss::Protocol)?;
+        let carries = |transfer| Open {
+            transfer,
+            ..Open::default()
+        };
+        self.open.insert(id, carries(Some(transfer)));
+        if let Some(fetch) = fetch {
+            self.open.insert(fetch, carries(results));
+            self.early.insert(fetch);
+        }
+        Ok((id, fetch))
+    }
+
+    /// From now on, the caller waits for an early request. Returns `false` if it has failed.
+    pub(super) fn claim(&mut self, id: CallId) -> bool {
+        self.await_answer();
+        self.early.remove(&id);
+        let is_done = |ended: &Ended| ended.end.is_ok();
+        self.open.contains_key(&id) || self.ended.get(&id).is_some_and(is_done)
     }
 
     /// Opens a request without data.
@@ -328,8 +376,14 @@ impl State {
         open.transfer = None;
         self.seat.end(id);
         if !self.proto.cancel(id) {
-            self.open.remove(&id);
+            self.close(id);
         }
+    }
+
+    /// Takes a request out of the open ones.
+    fn close(&mut self, id: CallId) -> Option<Open> {
+        self.early.remove(&id);
+        self.open.remove(&id)
     }
 
     /// Whether bytes wait to be written.
@@ -379,7 +433,7 @@ impl State {
 
     /// Notes that a request begins. A server owes no sign of life before that.
     pub(super) fn await_answer(&mut self) {
-        if self.open.is_empty() {
+        if self.open_requests() == 0 {
             self.silence.hear();
         }
     }
@@ -414,6 +468,7 @@ impl State {
     /// Ends all requests: the connection can no longer be used.
     pub(super) fn lose(&mut self, loss: Loss) {
         self.seat.end_all();
+        self.early.clear();
         for (id, open) in self.open.drain() {
             if !open.abandoned {
                 let progress = open.transfer.as_ref().map(Transfer::progress);

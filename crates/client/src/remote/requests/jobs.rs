@@ -4,8 +4,11 @@ use super::directory::check_one_server;
 use crate::argument::Argument;
 use crate::error::Error;
 use crate::remote::connection::{Connection, Request, Transfer, answered};
+use crate::remote::early::{Early, Scratch};
 use farcall_idl::Layout;
-use farcall_rpc_proto::{DurableDescription, DurablePage, FailureKind, JOBS, JobId, SubmitRequest};
+use farcall_rpc_proto::{
+    DurableDescription, DurablePage, FailureKind, JOBS, JobId, OUTCOMES, SubmitRequest,
+};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -23,7 +26,8 @@ pub(crate) fn check_jobs(connection: &Connection) -> Result<(), Error> {
     Err(Error::failed(FailureKind::BadArgument, text))
 }
 
-/// Submits a durable call.
+/// Submits a durable call. Returns its job id, and its results if they come without being asked
+/// for again.
 ///
 /// # Safety
 /// As [`Connection::call`].
@@ -32,15 +36,20 @@ pub(crate) unsafe fn submit(
     submission: &SubmitRequest,
     arguments: &mut [Argument<'_>],
     layout: Arc<Layout>,
-) -> Result<JobId, Error> {
+) -> Result<(JobId, Option<Early>), Error> {
     check_jobs(connection)?;
+    let scratch = Scratch::of(&layout, arguments.len());
+    let mut scratch = scratch.filter(|_| connection.has(OUTCOMES));
+    let results = scratch.as_mut().map(|scratch| scratch.transfer(&layout));
     // SAFETY: the caller's promise.
     let transfer = unsafe { Transfer::submitting(arguments, layout) };
     let start = Instant::now();
-    let request = connection.carry(|proto| proto.submit(submission), transfer)?;
+    let (request, fetch) = connection.submit(submission, transfer, results)?;
+    let early = fetch.zip(scratch);
+    let early = early.map(|(request, scratch)| Early { request, scratch });
     let id = request.after_a_disk().answer(answered!(Submitted))?;
     connection.records.took(start.elapsed());
-    Ok(id)
+    Ok((id, early))
 }
 
 /// Begins to fetch the results of a durable call.

@@ -53,6 +53,7 @@ pub(super) fn jobs() -> Case {
     let submission = SubmitRequest {
         call: submitted,
         keep,
+        fetch: None,
     };
     let exchanges = vec![
         (Request::Submit(submission, data), Answer::Submitted(id)),

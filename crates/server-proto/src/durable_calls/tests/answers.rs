@@ -5,7 +5,7 @@ use super::*;
 use crate::Server;
 use crate::event::{Accepted, Identity};
 use farcall_rpc_proto::client::{self, Answer};
-use farcall_rpc_proto::{Hello, JOBS, Limits, SubmitRequest, Transmit};
+use farcall_rpc_proto::{Hello, JOBS, Limits, OUTCOMES, SubmitRequest, Transmit};
 
 /// A server with a client.
 struct Pair {
@@ -38,7 +38,7 @@ impl Pair {
         };
         let connection = server.accept(accepted).unwrap();
         let mut hello = Hello::new("test");
-        hello.features |= JOBS;
+        hello.features |= JOBS | OUTCOMES;
         let client = client::Connection::new(Limits::default(), &hello);
         let mut pair = Pair {
             server,
@@ -92,13 +92,26 @@ impl Pair {
         events
     }
 
+    /// The submission of a call of this function.
+    fn submission(&self, name: &str) -> SubmitRequest {
+        let (function, _) = self.server.engine().cx.functions.describe(name).unwrap();
+        SubmitRequest {
+            call: call_of(function, vec![Some(Scalar::Int(1))]),
+            keep: None,
+            fetch: None,
+        }
+    }
+
     /// Submits a call. Returns the id under which the server records it, and its call.
     fn submit(&mut self, name: &str) -> (JobId, CallKey) {
-        let (function, _) = self.server.engine().cx.functions.describe(name).unwrap();
-        let call = call_of(function, vec![Some(Scalar::Int(1))]);
-        let submission = SubmitRequest { call, keep: None };
+        let submission = self.submission(name);
         self.client.submit(&submission).unwrap();
         self.send();
+        self.recorded()
+    }
+
+    /// The id under which the server records a call, and the call.
+    fn recorded(&mut self) -> (JobId, CallKey) {
         let actions = std::iter::from_fn(|| self.server.poll_action());
         let mut entries = actions.filter_map(|action| match action {
             Action::Record {
@@ -122,9 +135,11 @@ fn a_call_whose_description_would_be_too_long_is_refused() {
     let (function, _) = pair.server.engine().cx.functions.describe("tell").unwrap();
     let text = Scalar::Text("x".repeat(MOST_DESCRIBED));
     let call = call_of(function, vec![Some(text)]);
-    pair.client
-        .submit(&SubmitRequest { call, keep: None })
-        .unwrap();
+    let submission = SubmitRequest {
+        call,
+        ..pair.submission("tell")
+    };
+    pair.client.submit(&submission).unwrap();
     pair.send();
     let heard = pair.heard();
     let Ok(client::Event::Failed(_, failure)) = &heard[0] else {
@@ -206,6 +221,64 @@ fn a_call_that_ends_before_its_record_is_submitted_once() {
     assert!(heard[1].is_err());
 }
 
+/// What the journal says of the end of a call.
+fn recorded_end() -> Changed {
+    Changed {
+        change: Change::Finish,
+        state: DurableState::Done,
+        at: 0,
+        served: 0,
+        applied: true,
+        outcome: Outcome::default(),
+    }
+}
+
+/// What is not recorded can be lost, and the call would then run again.
+#[test]
+fn an_outcome_that_comes_with_the_submission_is_recorded_first() {
+    let mut pair = Pair::new();
+    let submission = pair.submission("look");
+    let asked = pair.client.submit_and_fetch(&submission, 0).unwrap();
+    let (_, Some(fetch)) = asked else {
+        panic!("there is room for both");
+    };
+    pair.send();
+    let (id, key) = pair.recorded();
+    let finished = Finished {
+        exec_nanos: 1000,
+        failure: None,
+    };
+    let worker = worker_of(pair.server.engine(), key);
+    pair.server.handle(Event::Finished(worker, key, finished));
+    assert_eq!(pair.heard(), []);
+    pair.server.handle(Event::Inserted(id, Ok(1)));
+    let heard = pair.heard();
+    assert!(
+        matches!(&heard[..], [told] if is_submitted(told, id)),
+        "{heard:?}"
+    );
+    pair.server.handle(Event::Changed(id, Some(recorded_end())));
+    let heard = pair.heard();
+    assert!(
+        matches!(heard[..], [Ok(client::Event::Answered(done, Answer::Done(_)))] if done == fetch),
+        "{heard:?}"
+    );
+}
+
+#[test]
+fn a_call_that_the_journal_refuses_has_no_outcome() {
+    let mut pair = Pair::new();
+    let submission = pair.submission("once");
+    pair.client.submit_and_fetch(&submission, 0).unwrap();
+    pair.send();
+    let (id, _) = pair.recorded();
+    let full = Failure::new(FailureKind::StorageFault, "no room");
+    pair.server.handle(Event::Inserted(id, Err(full)));
+    let heard = pair.heard();
+    let failed = |told: &Result<_, _>| matches!(told, Ok(client::Event::Failed(..)));
+    assert!(heard.len() == 2 && heard.iter().all(failed), "{heard:?}");
+}
+
 #[test]
 fn who_cancels_a_call_is_answered_even_if_another_request_forgets_it_first() {
     let mut pair = Pair::new();
@@ -221,15 +294,7 @@ fn who_cancels_a_call_is_answered_even_if_another_request_forgets_it_first() {
     // The journal has not told yet that the call has ended.
     pair.client.cancel_job(id, false).unwrap();
     pair.send();
-    let changed = Changed {
-        change: Change::Finish,
-        state: DurableState::Done,
-        at: 0,
-        served: 0,
-        applied: true,
-        outcome: Outcome::default(),
-    };
-    pair.server.handle(Event::Changed(id, Some(changed)));
+    pair.server.handle(Event::Changed(id, Some(recorded_end())));
     assert_eq!(pair.heard(), [], "the cancellation is not recorded yet");
     pair.client.cancel_job(id, true).unwrap();
     pair.send();
