@@ -81,28 +81,39 @@ impl Calendar {
 
     /// Appends all slots that end no later than `until`. Call after [`Calendar::earliest`].
     pub(super) fn due(&self, until: f64, out: &mut Vec<u32>) {
-        if let Some(top) = self.minima.len().checked_sub(1) {
+        if let Some(top) = self.minima.len().checked_sub(1)
+            && self.minima[top][0] <= until
+        {
             self.collect(top, 0, until, out);
         }
     }
 
-    fn collect(&self, level: usize, index: usize, until: f64, out: &mut Vec<u32>) {
-        if self.minima[level][index] > until {
-            return;
-        }
-        let start = index * BLOCK;
-        if level == 0 {
-            let end = (start + BLOCK).min(self.finish.len());
-            out.extend(
-                (start..end)
-                    .filter(|&s| self.finish[s] <= until)
-                    .map(|s| s as u32),
-            );
-        } else {
-            let end = (start + BLOCK).min(self.minima[level - 1].len());
-            (start..end).for_each(|i| self.collect(level - 1, i, until, out));
-        }
+    /// Appends the slots below a block whose minimum is early enough.
+    fn collect(&self, level: usize, block: usize, until: f64, out: &mut Vec<u32>) {
+        let Some(below) = level.checked_sub(1) else {
+            let slots = early(&self.finish, block, until);
+            return out.extend(slots.map(|slot| slot as u32));
+        };
+        let blocks = early(&self.minima[below], block, until);
+        blocks.for_each(|block| self.collect(below, block, until, out));
     }
+}
+
+/// The entries of one block that are no later than `until`. They are found without branches,
+/// because few are.
+#[inline]
+fn early(values: &[f64], block: usize, until: f64) -> impl Iterator<Item = usize> + use<> {
+    let start = block * BLOCK;
+    let values = &values[start..(start + BLOCK).min(values.len())];
+    let mut left = 0u32;
+    for (at, &value) in values.iter().enumerate() {
+        left |= u32::from(value <= until) << at;
+    }
+    std::iter::from_fn(move || {
+        let at = left.trailing_zeros();
+        left &= left.wrapping_sub(1);
+        (at < BLOCK as u32).then_some(start + at as usize)
+    })
 }
 
 /// Minimum of one block. Several running minima let the compiler vectorise it.
