@@ -178,7 +178,7 @@ impl Client {
         hello.features |= proto::HANDLES | proto::JOBS | proto::CREDIT | proto::PARTS;
         hello.features |= proto::OBJECTS | proto::KEPT_OBJECTS | proto::NAMES | proto::CALLBACKS;
         hello.features |= proto::RESERVATIONS | proto::REGISTER | proto::LOANS | proto::SOURCES;
-        hello.features |= proto::CALL_STATUS | proto::WRITES;
+        hello.features |= proto::CALL_STATUS | proto::WRITES | proto::OUTCOMES;
         hello.features |= proto::OPERATION | proto::SNAPSHOTS;
         if is_local {
             hello.features |= proto::SHARED_MEMORY;

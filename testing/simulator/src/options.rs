@@ -128,6 +128,8 @@ flags! {
         parts,
         /// Calls with a stored array and one that travels, for which both need memory.
         mixtures,
+        /// The outcomes of durable calls are asked for when they are submitted.
+        outcomes,
     }
 }
 

@@ -7,7 +7,7 @@ use crate::checker::{KnownOutcome, Secret};
 use crate::interfaces::{AGAIN, LOOK, MAKE, ONCE, Tag, WIDE};
 use crate::options::Faults;
 use farcall_rpc_proto::{
-    DurableDescription, DurablePage, Failure, FailureKind, JobId, SubmitRequest,
+    CallId, DurableDescription, DurablePage, Failure, FailureKind, JobId, SubmitRequest,
 };
 
 const S: u64 = 1_000_000_000;
@@ -69,7 +69,11 @@ pub(super) enum Asked {
         bytes: u64,
         /// In seconds.
         keep: Option<u64>,
+        /// The request for its outcome, if it was made with it.
+        fetch: Option<CallId>,
     },
+    /// The outcome of a call that is not acknowledged.
+    Outcome(Tag),
     Fetch(Tag, JobId),
     Cancel(JobId, bool),
     List,
@@ -80,6 +84,7 @@ impl Asked {
     pub(super) fn in_words(&self) -> String {
         match self {
             Asked::Submit { tag, .. } => format!("submit call {tag}"),
+            Asked::Outcome(tag) => format!("fetch call {tag} when it is recorded"),
             Asked::Fetch(tag, _) => format!("fetch call {tag}"),
             Asked::Cancel(_, false) => "cancel a durable call".to_string(),
             Asked::Cancel(id, true) => format!("forget durable call {id}"),
@@ -101,19 +106,32 @@ impl Client {
         call.data_bytes = sends.len() as u64;
         let is_brief = scene.options.subjects.retentions && scene.random.chance(0.5);
         let keep = is_brief.then(|| 1 + scene.random.below(5));
+        let bytes = Client::returned(function, count);
+        let submission = SubmitRequest {
+            call,
+            keep,
+            fetch: None,
+        };
+        let fetches = scene.options.subjects.outcomes && scene.random.chance(0.5);
+        let Some(connection) = &mut self.connection else {
+            return;
+        };
+        let opened = match fetches {
+            true => connection.submit_and_fetch(&submission, bytes),
+            false => connection.submit(&submission).map(|id| (id, None)),
+        };
+        let Ok((id, fetch)) = opened else { return };
         let asked = Asked::Submit {
             tag: made.tag,
             expected: self.expected(function, count, &sends),
-            bytes: Client::returned(function, count),
+            bytes,
             keep,
+            fetch,
         };
-        if let Some(connection) = &mut self.connection {
-            let id = connection.submit(&SubmitRequest {
-                call,
-                keep,
-                fetch: None,
-            });
-            self.asked(id, Purpose::Submitted(asked), sends, scene.now);
+        self.asked(Ok(id), Purpose::Submitted(asked), sends, scene.now);
+        if let Some(fetch) = fetch {
+            let outcome = Purpose::Submitted(Asked::Outcome(made.tag));
+            self.asked(Ok(fetch), outcome, Vec::new(), scene.now);
         }
     }
 
@@ -124,10 +142,14 @@ impl Client {
             expected,
             bytes,
             keep,
+            fetch,
         } = asked
         else {
             return;
         };
+        if let Some(open) = fetch.and_then(|fetch| self.open.get_mut(&fetch)) {
+            open.purpose = Purpose::Submitted(Asked::Fetch(tag, id));
+        }
         scene.checker.kept(tag, id);
         scene
             .checker
@@ -269,8 +291,13 @@ impl Client {
         received: Vec<u8>,
         scene: &mut Scene<'_>,
     ) {
-        let Asked::Fetch(tag, id) = asked else {
-            return;
+        let (tag, id) = match asked {
+            Asked::Fetch(tag, id) => (tag, id),
+            Asked::Outcome(tag) => {
+                let text = format!("call {tag} has an outcome before it is acknowledged");
+                return scene.checker.fail(text);
+            }
+            _ => return,
         };
         scene.checker.received(self.user, &received);
         self.is_told(id, since, scene);
@@ -327,7 +354,7 @@ impl Client {
         let disk = faults.disk_is_full || faults.disk_errors || faults.disk_forgets;
         let is_kept = match asked {
             Asked::Cancel(..) => return true,
-            Asked::Submit { .. } | Asked::List => false,
+            Asked::Submit { .. } | Asked::Outcome(_) | Asked::List => false,
             Asked::Fetch(tag, id) => {
                 // If the disk cannot be read now, it might be readable later. So this failure is
                 // not an outcome.
