@@ -164,10 +164,10 @@ impl Connection {
         }
         match self.state.try_lock() {
             Ok(mut state) => {
-                if state.has_only_early() {
+                if state.open.has_only_early() {
                     state.progress(&self.socket, None);
                 }
-                state.lost.is_some() || (state.open_requests() == 0 && self.socket.is_stale())
+                state.lost.is_some() || (state.open.awaited() == 0 && self.socket.is_stale())
             }
             Err(TryLockError::Poisoned(_)) => true,
             // Another thread moves bytes on it.
@@ -212,7 +212,7 @@ impl Connection {
         open: impl FnOnce(&mut State) -> Result<CallId, Loss>,
     ) -> Result<Request, Error> {
         let mut state = self.lock();
-        if state.open_requests() >= MANY && !state.seat.is_taken() {
+        if state.open.awaited() >= MANY && !state.seat.is_taken() {
             // Perhaps nobody waits, so that nobody reads them.
             state.progress(&self.socket, None);
         }
@@ -283,7 +283,7 @@ impl Connection {
     /// Sends a message that has no answer.
     pub(crate) fn tell(&self, tell: impl FnOnce(&mut client::Connection)) {
         let mut state = self.lock();
-        state.tell(tell);
+        tell(&mut state.proto);
         self.send_soon(&mut state);
     }
 

@@ -384,7 +384,7 @@ impl Request {
             Ok(None) => {}
             Ok(Some(answer)) => {
                 let mut state = self.connection.lock();
-                state.tell(|proto| proto.answer(self.id, &answer));
+                state.proto.answer(self.id, &answer);
                 self.connection.send_soon(&mut state);
             }
             Err(error) => self.give_up(error),

@@ -6,9 +6,11 @@
 
 mod events;
 mod incoming;
+mod open;
 mod outgoing;
 
 use self::incoming::Input;
+use self::open::{Open, OpenRequests};
 use self::outgoing::Outgoing;
 use super::Connection;
 use super::calls::Bulk;
@@ -56,31 +58,12 @@ impl From<io::Error> for Loss {
     }
 }
 
-/// An open request.
-#[derive(Default)]
-struct Open {
-    transfer: Option<Transfer>,
-    /// A callback that the called function waits for.
-    callback: Option<Box<Callback>>,
-    /// Output of the function, if the caller wants it.
-    printed: Option<Arc<Printed>>,
-    /// The caller has given the request up.
-    abandoned: bool,
-    /// The answer is an array that the server has made for this request.
-    makes_array: bool,
-    /// Set if the arrays of the request are large.
-    bulk: Option<Bulk>,
-}
-
 /// How a request has ended, until somebody takes it.
 struct Ended {
     end: Result<Answer, Loss>,
     /// As in [`Open`].
     makes_array: bool,
 }
-
-/// Most results of durable calls that a connection receives before the caller asks for them.
-const MOST_EARLY: usize = 16;
 
 /// A connection's state.
 pub(crate) struct State {
@@ -90,10 +73,8 @@ pub(crate) struct State {
     handed_over: VecDeque<OwnedFd>,
     /// Memory for requests that asked for it, until they take it.
     memories: HashMap<CallId, OwnedFd>,
-    open: HashMap<CallId, Open>,
+    pub(super) open: OpenRequests,
     ended: HashMap<CallId, Ended>,
-    /// Open requests for results of durable calls that the caller does not wait for yet.
-    early: HashSet<CallId>,
     /// Calls whose results had begun to arrive when the connection was lost.
     returning: HashSet<CallId>,
     /// Which thread waits at the socket for all, and which threads it must wake.
@@ -178,9 +159,8 @@ impl State {
             peer: Peer::default(),
             handed_over: VecDeque::new(),
             memories: HashMap::new(),
-            open: HashMap::new(),
+            open: OpenRequests::default(),
             ended: HashMap::new(),
-            early: HashSet::new(),
             returning: HashSet::new(),
             seat: Seat::default(),
             lost: None,
@@ -194,26 +174,10 @@ impl State {
         self.peer.has_greeted
     }
 
-    /// Number of requests without an answer, those that were given up included. Early ones do not
-    /// count: the caller does not know of them.
-    pub(super) fn open_requests(&self) -> usize {
-        self.open.len() - self.early.len()
-    }
-
-    /// Whether only early requests are open, for which nobody reads.
-    pub(super) fn has_only_early(&self) -> bool {
-        !self.early.is_empty() && self.open_requests() == 0
-    }
-
     /// Answers the challenge of the server.
     pub(super) fn prove(&mut self, text: String, socket: &Socket) {
         self.proto.prove(text);
         self.send(socket);
-    }
-
-    /// Sends a message that has no answer.
-    pub(super) fn tell(&mut self, tell: impl FnOnce(&mut client::Connection)) {
-        tell(&mut self.proto);
     }
 
     /// How many bytes of a running call's arrays have travelled.
@@ -265,7 +229,7 @@ impl State {
         transfer: Transfer,
         results: Option<Transfer>,
     ) -> Result<(CallId, Option<CallId>), Loss> {
-        let results = results.filter(|_| self.early.len() < MOST_EARLY);
+        let results = results.filter(|_| self.open.takes_early());
         let opened = match &results {
             Some(results) => (self.proto).submit_and_fetch(submission, results.result_bytes()),
             None => self.proto.submit(submission).map(|id| (id, None)),
@@ -277,8 +241,7 @@ impl State {
         };
         self.open.insert(id, carries(Some(transfer)));
         if let Some(fetch) = fetch {
-            self.open.insert(fetch, carries(results));
-            self.early.insert(fetch);
+            self.open.insert_early(fetch, carries(results));
         }
         Ok((id, fetch))
     }
@@ -286,7 +249,7 @@ impl State {
     /// From now on, the caller waits for an early request. Returns `false` if it has failed.
     pub(super) fn claim(&mut self, id: CallId) -> bool {
         self.await_answer();
-        self.early.remove(&id);
+        self.open.claim(id);
         let is_done = |ended: &Ended| ended.end.is_ok();
         self.open.contains_key(&id) || self.ended.get(&id).is_some_and(is_done)
     }
@@ -376,14 +339,8 @@ impl State {
         open.transfer = None;
         self.seat.end(id);
         if !self.proto.cancel(id) {
-            self.close(id);
+            self.open.close(id);
         }
-    }
-
-    /// Takes a request out of the open ones.
-    fn close(&mut self, id: CallId) -> Option<Open> {
-        self.early.remove(&id);
-        self.open.remove(&id)
     }
 
     /// Whether bytes wait to be written.
@@ -433,7 +390,7 @@ impl State {
 
     /// Notes that a request begins. A server owes no sign of life before that.
     pub(super) fn await_answer(&mut self) {
-        if self.open_requests() == 0 {
+        if self.open.awaited() == 0 {
             self.silence.hear();
         }
     }
@@ -468,8 +425,7 @@ impl State {
     /// Ends all requests: the connection can no longer be used.
     pub(super) fn lose(&mut self, loss: Loss) {
         self.seat.end_all();
-        self.early.clear();
-        for (id, open) in self.open.drain() {
+        for (id, open) in self.open.close_all() {
             if !open.abandoned {
                 let progress = open.transfer.as_ref().map(Transfer::progress);
                 if progress.is_some_and(|progress| progress.received > 0) {

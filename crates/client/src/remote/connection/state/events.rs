@@ -23,7 +23,7 @@ impl State {
             Event::Answered(id, answer) => (id, self.with_memory(id, answer)),
             Event::Failed(id, failure) => (id, Err(Loss::Failed(failure))),
         };
-        let Some(open) = self.close(id) else {
+        let Some(open) = self.open.close(id) else {
             return;
         };
         self.outgoing.withdraw(id, open.transfer.as_ref());
