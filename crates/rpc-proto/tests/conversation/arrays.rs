@@ -1,7 +1,7 @@
 //! The order of requests that use stored arrays. None overtakes a call before it that uses the same
 //! array, and none waits for a call that does not.
 
-use super::{down, frames, up};
+use super::{down, frames, plain, up};
 use farcall_rpc_proto::{
     ArrayForm, CREDIT, Call, CallId, Failure, FailureKind, HANDLES, HandleId, HandleRecord, Hello,
     Kind, Limits, ProtocolError, Transmit, client, server,
@@ -37,17 +37,8 @@ fn opened(client: &mut client::Connection, server: &mut server::Connection) -> V
 /// A call that uses a stored array.
 fn using(array: HandleId) -> Call {
     Call {
-        function: 1,
-        scalars: vec![None],
-        elements: vec![],
-        data_bytes: 0,
-        places: vec![],
-        output: false,
         handles: vec![(0, array)],
-        object: None,
-        reservation: None,
-        trace: None,
-        before: None,
+        ..plain()
     }
 }
 

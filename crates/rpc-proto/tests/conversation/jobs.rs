@@ -1,10 +1,10 @@
 //! Submissions that ask for the outcome, too. Each of the two requests gets one answer, whatever
 //! happens to the other one.
 
-use super::{down, up};
+use super::{down, plain, up};
 use farcall_rpc_proto::client::{Answer, Event};
 use farcall_rpc_proto::{
-    Call, CallId, Failure, FailureKind, Hello, JOBS, JobId, Kind, Limits, OUTCOMES, ProtocolError,
+    CallId, Failure, FailureKind, Hello, JOBS, JobId, Kind, Limits, OUTCOMES, ProtocolError,
     SubmitRequest, Times, client, server,
 };
 
@@ -27,21 +27,8 @@ fn with_jobs(features: u64, calls: u32) -> (client::Connection, server::Connecti
 }
 
 fn submission() -> SubmitRequest {
-    let call = Call {
-        function: 1,
-        scalars: vec![None],
-        elements: vec![],
-        data_bytes: 0,
-        places: vec![],
-        output: false,
-        handles: vec![],
-        object: None,
-        reservation: None,
-        trace: None,
-        before: None,
-    };
     SubmitRequest {
-        call,
+        call: plain(),
         keep: None,
         fetch: None,
     }

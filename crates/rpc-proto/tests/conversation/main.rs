@@ -451,18 +451,11 @@ fn shared_memory_that_is_too_small_or_was_not_requested_is_refused() {
     }
 }
 
-/// Both ends of a connection with callbacks, and a call that runs.
-fn running() -> (client::Connection, server::Connection, CallId) {
-    let hello = |name| {
-        let mut hello = Hello::new(name);
-        hello.features = CALLBACKS;
-        hello
-    };
-    let mut client = client::Connection::new(Limits::default(), &hello("client"));
-    let mut server = server::Connection::new(Limits::default(), hello("server"));
-    let call = Call {
+/// A call without data.
+fn plain() -> Call {
+    Call {
         function: 1,
-        scalars: vec![],
+        scalars: vec![None],
         elements: vec![],
         data_bytes: 0,
         places: vec![],
@@ -472,8 +465,19 @@ fn running() -> (client::Connection, server::Connection, CallId) {
         reservation: None,
         trace: None,
         before: None,
+    }
+}
+
+/// Both ends of a connection with callbacks, and a call that runs.
+fn running() -> (client::Connection, server::Connection, CallId) {
+    let hello = |name| {
+        let mut hello = Hello::new(name);
+        hello.features = CALLBACKS;
+        hello
     };
-    let id = client.call(&call, 0).unwrap();
+    let mut client = client::Connection::new(Limits::default(), &hello("client"));
+    let mut server = server::Connection::new(Limits::default(), hello("server"));
+    let id = client.call(&plain(), 0).unwrap();
     assert_eq!(up(&mut client, &mut server).unwrap().len(), 2);
     server.accept(id, 0);
     assert_eq!(down(&mut server, &mut client).unwrap().len(), 1);
