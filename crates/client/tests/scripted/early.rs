@@ -2,8 +2,8 @@
 //! does if they do not come. The client opens the request for them first, so it has number 2.
 
 use super::server::{
-    Script, answer_each, call_frames, failure, frame, hello_of_a_keeper, interface, interface_text,
-    read_frame,
+    Script, answer_each, call_frames, done, failure, frame, hello_of_a_keeper, interface,
+    interface_text, read_frame,
 };
 use super::{BOUND, patient};
 use farcall_client::{Argument, DurableCall, Function, Scalar, Server};
@@ -15,12 +15,6 @@ const TELL: &str = "Define tell(IN int n) Calls \"C\" usleep(n);";
 /// Answers a submission, the third request.
 fn submitted() -> Vec<u8> {
     frame(33, 3, &[&[0x81, 0x50][..], &[7; 16]].concat())
-}
-
-/// The outcome of a call without results.
-fn done(request: u64) -> Vec<u8> {
-    let done = frame(9, request, &[0x84, 0, 0, 0, 0]);
-    [frame(8, request, &[0x81, 0]), done].concat()
 }
 
 fn function(address: &str, name: &str) -> Function {
@@ -75,7 +69,7 @@ fn results_that_could_not_come_early_are_asked_for_again() {
     fetch_scale(&submit_scale(&script));
 }
 
-/// A server on this port whose clients have one connection after the other.
+/// A server that accepts one connection after the other.
 fn serving<R: Send + 'static>(
     serve: impl FnOnce(&mut dyn FnMut() -> TcpStream) -> R + Send + 'static,
 ) -> (String, std::thread::JoinHandle<R>) {

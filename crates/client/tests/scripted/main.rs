@@ -188,7 +188,7 @@ fn a_server_that_reads_too_slowly_is_given_up_in_time() {
 
 #[test]
 fn an_answer_before_the_arguments_are_sent_is_no_answer() {
-    let answers = vec![hello(1, 1), interface(1, 7, server::TAKE), server::done()];
+    let answers = vec![hello(1, 1), interface(1, 7, server::TAKE), server::done(2)];
     let error = large_call(&Script::slow(answers, 1), patient());
     assert!(matches!(error, Error::Protocol { .. }), "{error}");
 }
@@ -217,7 +217,7 @@ fn ask(said: Vec<Vec<u8>>, options: Options) -> Result<Vec<Vec<u8>>, Error> {
 fn callbacks_in_either_byte_order_are_understood() {
     let little = server::callback(0, &[2], &[1, 0, 0, 0, 2, 0, 0, 0], false);
     let big = server::callback(0, &[1], &[0, 0, 0, 3], true);
-    let seen = ask(vec![little, big, server::done()], patient()).unwrap();
+    let seen = ask(vec![little, big, server::done(2)], patient()).unwrap();
     let ints = |all: &[i32]| {
         all.iter()
             .flat_map(|v| v.to_ne_bytes())
@@ -255,7 +255,7 @@ fn a_server_that_is_too_old_to_forward_output_is_an_error_and_other_calls_go_on(
         hello(1, 1),
         interface(1, 7, "Define f(IN int n) Calls \"C\" f(n);"),
     ];
-    let script = Script::stalling([answers, vec![server::done()]].concat());
+    let script = Script::stalling([answers, vec![server::done(2)]].concat());
     let server = Server::connect(&script.address(), patient()).unwrap();
     let function = server.function("f").unwrap();
     let printing = function.with_output(Some(Output::new(|_| Ok(()))));

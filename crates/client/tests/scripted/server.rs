@@ -26,8 +26,9 @@ pub(crate) fn callback(index: u8, count: &[u8], data: &[u8], big_endian: bool) -
 }
 
 /// The end of a call without results.
-pub(crate) fn done() -> Vec<u8> {
-    [frame(8, 2, &[0x81, 0]), frame(9, 2, &[0x84, 0, 0, 0, 0])].concat()
+pub(crate) fn done(request: u64) -> Vec<u8> {
+    let done = frame(9, request, &[0x84, 0, 0, 0, 0]);
+    [frame(8, request, &[0x81, 0]), done].concat()
 }
 
 /// The interface of `scale`.
@@ -69,34 +70,22 @@ fn text(text: &str) -> Vec<u8> {
 }
 
 pub(crate) fn hello(version_min: u8, version_max: u8) -> Vec<u8> {
-    greeting([version_min, version_max, 0])
+    greeting(&[version_min, version_max, 0])
 }
 
 /// The greeting of a server that forwards what its functions print.
 pub(crate) fn hello_of_a_forwarder() -> Vec<u8> {
-    greeting([1, 1, 4])
+    greeting(&[1, 1, 4])
 }
 
 /// The greeting of a server that has named data and reservations.
 pub(crate) fn hello_of_a_holder() -> Vec<u8> {
-    greeting_with(&[0x1a, 0, 0x0c, 0, 0])
+    greeting(&[1, 1, 0x1a, 0, 0x0c, 0, 0])
 }
 
 /// The greeting of a server that takes durable calls, and sends their outcomes early.
 pub(crate) fn hello_of_a_keeper() -> Vec<u8> {
-    greeting_with(&[0x1a, 8, 0, 1, 0])
-}
-
-/// A greeting with these features.
-fn greeting_with(features: &[u8]) -> Vec<u8> {
-    let fields = [
-        &[0x85][..],
-        &text("farcall"),
-        &[1, 1],
-        features,
-        &text("script"),
-    ];
-    frame(1, 0, &fields.concat())
+    greeting(&[1, 1, 0x1a, 8, 0, 1, 0])
 }
 
 /// What the function prints in the second request; the text has less than 24 bytes.
@@ -109,8 +98,8 @@ pub(crate) fn printed(text: &[u8]) -> Vec<u8> {
 }
 
 /// A greeting with the oldest and the newest version, and the features.
-fn greeting(numbers: [u8; 3]) -> Vec<u8> {
-    let fields = [&[0x85][..], &text("farcall"), &numbers, &text("script")];
+fn greeting(numbers: &[u8]) -> Vec<u8> {
+    let fields = [&[0x85][..], &text("farcall"), numbers, &text("script")];
     frame(1, 0, &fields.concat())
 }
 

@@ -108,7 +108,7 @@ fn threads_that_wait_for_the_same_call_all_see_its_end() {
 /// The end of a line comes with the end of the call, so that it is written there.
 #[test]
 fn who_gets_the_last_output_can_ask_about_the_call() {
-    let ends = [server::printed(b"half a line"), server::done()].concat();
+    let ends = [server::printed(b"half a line"), server::done(2)].concat();
     let interface = server::interface(1, 7, "Define f(IN int n) Calls \"C\" f(n);");
     let script = Script::stalling(vec![server::hello_of_a_forwarder(), interface, ends]);
     let call: Arc<OnceLock<Pending>> = Arc::default();

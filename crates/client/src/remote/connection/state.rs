@@ -231,7 +231,10 @@ impl State {
     ) -> Result<(CallId, Option<CallId>), Loss> {
         let results = results.filter(|_| self.open.takes_early());
         let opened = match &results {
-            Some(results) => (self.proto).submit_and_fetch(submission, results.result_bytes()),
+            Some(results) => {
+                let bytes = results.result_bytes();
+                self.proto.submit_and_fetch(submission, bytes)
+            }
             None => self.proto.submit(submission).map(|id| (id, None)),
         };
         let (id, fetch) = opened.map_err(Loss::Protocol)?;
@@ -266,7 +269,7 @@ impl State {
 
     /// Marks a request whose answer is an array that the server makes for it.
     pub(crate) fn makes_array(&mut self, id: CallId) {
-        if let Some(open) = self.open.get_mut(&id) {
+        if let Some(open) = self.open.get_mut(id) {
             open.makes_array = true;
         }
         // Another thread at the socket may have read the answer already.
@@ -277,7 +280,7 @@ impl State {
 
     /// Takes the callback that a call waits for, once.
     pub(crate) fn take_callback(&mut self, id: CallId) -> Option<Callback> {
-        let callback = self.open.get_mut(&id)?.callback.take()?;
+        let callback = self.open.get_mut(id)?.callback.take()?;
         Some(*callback)
     }
 
@@ -318,7 +321,7 @@ impl State {
 
     /// Marks a call whose arrays are large.
     pub(crate) fn is_bulk(&mut self, id: CallId, bulk: Bulk) {
-        if let Some(open) = self.open.get_mut(&id) {
+        if let Some(open) = self.open.get_mut(id) {
             open.bulk = Some(bulk);
         }
     }
@@ -331,7 +334,7 @@ impl State {
             self.give_back(id, end, makes_array);
         }
         self.memories.remove(&id);
-        let Some(open) = self.open.get_mut(&id) else {
+        let Some(open) = self.open.get_mut(id) else {
             return;
         };
         open.abandoned = true;
@@ -406,7 +409,7 @@ impl State {
             Verdict::Ask => {
                 // No server has so many functions, so that the answer is short.
                 if let Ok(id) = self.ask(|proto| proto.list(u32::MAX)) {
-                    self.open.entry(id).or_default().abandoned = true;
+                    self.open.abandon(id);
                     self.send(socket);
                 }
                 return self.lost.is_some();

@@ -38,8 +38,10 @@ pub(crate) unsafe fn submit(
     layout: Arc<Layout>,
 ) -> Result<(JobId, Option<Early>), Error> {
     check_jobs(connection)?;
-    let scratch = Scratch::of(&layout, arguments.len());
-    let mut scratch = scratch.filter(|_| connection.has(OUTCOMES));
+    let mut scratch = match connection.has(OUTCOMES) {
+        true => Scratch::of(&layout, arguments.len()),
+        false => None,
+    };
     let results = scratch.as_mut().map(|scratch| scratch.transfer(&layout));
     // SAFETY: the caller's promise.
     let transfer = unsafe { Transfer::submitting(arguments, layout) };

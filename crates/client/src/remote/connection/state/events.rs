@@ -48,7 +48,7 @@ impl State {
             Ok(Answer::Created | Answer::Objects(_)) => self.proto.delete(id),
             Ok(Answer::Handle(made)) if makes_array && !made.stays => {
                 if let Ok(id) = self.ask(|proto| proto.drop_handle(made.id)) {
-                    self.open.entry(id).or_default().abandoned = true;
+                    self.open.abandon(id);
                 }
             }
             _ => {}
@@ -71,7 +71,7 @@ impl State {
 
     /// Keeps a callback for a thread that waits for the call.
     fn calls_back(&mut self, id: CallId, callback: Callback) {
-        let Some(open) = self.open.get_mut(&id).filter(|open| !open.abandoned) else {
+        let Some(open) = self.open.get_mut(id).filter(|open| !open.abandoned) else {
             return;
         };
         open.callback = Some(Box::new(callback));
@@ -79,7 +79,7 @@ impl State {
     }
 
     fn prints(&mut self, id: CallId, bytes: &[u8]) {
-        let Some(open) = self.open.get_mut(&id).filter(|open| !open.abandoned) else {
+        let Some(open) = self.open.get_mut(id).filter(|open| !open.abandoned) else {
             return;
         };
         if let Some(printed) = &open.printed {

@@ -93,7 +93,7 @@ impl State {
     fn take_data(&mut self, socket: &Socket, chunk: &Chunk) -> Result<bool, Loss> {
         let open = self
             .open
-            .get_mut(&chunk.call)
+            .get_mut(chunk.call)
             .and_then(|open| open.transfer.as_mut());
         let Some(transfer) = open.filter(|_| !chunk.discard) else {
             return self.discard(socket, chunk);

@@ -1,12 +1,12 @@
 //! The requests of a connection that have no answer yet. Early ones are for results that the caller
 //! does not wait for yet. They do not count where it matters whether anybody waits.
 
-use super::super::calls::Bulk;
-use super::super::transfer::Transfer;
 use crate::output::Printed;
+use crate::remote::connection::calls::Bulk;
+use crate::remote::connection::transfer::Transfer;
 use farcall_rpc_proto::{CallId, Callback};
 use std::collections::{HashMap, HashSet};
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// Most early requests at a time. Their results fit into the system's buffers, because nobody reads
@@ -29,7 +29,8 @@ pub(crate) struct Open {
     pub(super) bulk: Option<Bulk>,
 }
 
-/// All open requests, by number.
+/// All open requests, by number. Nothing but [`OpenRequests::close`] and its like takes one out, so
+/// that the early ones are counted right.
 #[derive(Default)]
 pub(crate) struct OpenRequests {
     all: HashMap<CallId, Open>,
@@ -51,6 +52,21 @@ impl OpenRequests {
     /// Whether another request may be early.
     pub(super) fn takes_early(&self) -> bool {
         self.early.len() < MOST_EARLY
+    }
+
+    pub(super) fn get_mut(&mut self, id: CallId) -> Option<&mut Open> {
+        self.all.get_mut(&id)
+    }
+
+    pub(super) fn insert(&mut self, id: CallId, open: Open) {
+        self.all.insert(id, open);
+    }
+
+    /// Nobody takes the answer of this request.
+    pub(super) fn abandon(&mut self, id: CallId) {
+        if let Some(open) = self.all.get_mut(&id) {
+            open.abandoned = true;
+        }
     }
 
     pub(super) fn insert_early(&mut self, id: CallId, open: Open) {
@@ -81,11 +97,5 @@ impl Deref for OpenRequests {
 
     fn deref(&self) -> &HashMap<CallId, Open> {
         &self.all
-    }
-}
-
-impl DerefMut for OpenRequests {
-    fn deref_mut(&mut self) -> &mut HashMap<CallId, Open> {
-        &mut self.all
     }
 }

@@ -2,12 +2,12 @@
 //! If a call is given up after a header has announced its data, a copy of them is sent: the stream
 //! stays correct, and a part of an array that also travels on another connection keeps its bytes.
 
-use super::{Loss, MAX_SLICES, Open, State};
+use super::{Loss, MAX_SLICES, OpenRequests, State};
 use crate::remote::connection::pace::Pace;
 use crate::remote::connection::transfer::Transfer;
 use crate::remote::socket::Socket;
 use farcall_rpc_proto::{CallId, Chunk, Piece, Transmit, client};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::time::Instant;
 
@@ -133,7 +133,7 @@ impl Outgoing {
     }
 
     /// The first gathered bytes, at most `most`.
-    fn slices<'s>(&'s self, most: usize, open: &'s HashMap<CallId, Open>) -> Vec<IoSlice<'s>> {
+    fn slices<'s>(&'s self, most: usize, open: &'s OpenRequests) -> Vec<IoSlice<'s>> {
         let mut left = most;
         let slices = self.parts.iter().take(MAX_SLICES).map_while(|part| {
             let bytes = self.source(part, open);
@@ -145,7 +145,7 @@ impl Outgoing {
         slices.collect()
     }
 
-    fn source<'s>(&'s self, part: &'s Part, open: &'s HashMap<CallId, Open>) -> &'s [u8] {
+    fn source<'s>(&'s self, part: &'s Part, open: &'s OpenRequests) -> &'s [u8] {
         match part {
             Part::Frames { start, end } => &self.frames[*start..*end],
             Part::Data { call, piece } => match open[call].transfer.as_ref() {
@@ -157,7 +157,7 @@ impl Outgoing {
     }
 
     /// Gathers what the protocol wants to send, up to a bound, after everything was written.
-    fn refill(&mut self, proto: &mut client::Connection, open: &mut HashMap<CallId, Open>) {
+    fn refill(&mut self, proto: &mut client::Connection, open: &mut OpenRequests) {
         if !self.parts.is_empty() {
             return;
         }
@@ -182,8 +182,8 @@ impl Outgoing {
         }
     }
 
-    fn gather_chunk(&mut self, chunk: &Chunk, open: &mut HashMap<CallId, Open>) {
-        let open = open.get_mut(&chunk.call);
+    fn gather_chunk(&mut self, chunk: &Chunk, open: &mut OpenRequests) {
+        let open = open.get_mut(chunk.call);
         let transfer = open.and_then(|open| open.transfer.as_mut());
         let transfer = transfer.expect("only open calls are sent");
         let mut left = chunk.length;
